@@ -1,0 +1,77 @@
+"""Reading any number of configuration files into one list of settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from measurements.config.detect import dialect
+from measurements.config.env import read_env
+from measurements.config.file import load, load_if_there
+from measurements.config.found import Survey
+from measurements.config.shell import read_shell
+from measurements.config.systemd import read_systemd
+from measurements.config.trace import Source
+from measurements.config.words import Variables
+from measurements.records import ConfigReading, ReadError
+
+
+def read_config(paths: Sequence[Path]) -> ConfigReading:
+    """All settings in ``paths``, whatever each one is: env file, flags, script, compose, Kubernetes, unit.
+
+    Files that these name as env files are read too; a missing one is a warning. A scope is kept only where
+    there are several. Raises ReadError, with file and line where there is one, for a file that is missing, a
+    folder, empty, binary, larger than 16 MiB, broken, or without any setting; of kind ``usage`` for no path.
+    """
+    if not paths:
+        raise ReadError("no configuration file: name an env file, a script, a unit, or a compose file",
+                        kind="usage")
+    names = dict.fromkeys(str(path) for path in paths)
+    found = survey((Source(name, load(name)) for name in names), load_if_there)
+    return ConfigReading(
+        tuple(item.setting for item in found.found),
+        {name: source.text for name, source in found.sources.items()},
+        tuple((image, place) for image, place, _ in found.images),
+        tuple(found.warnings))
+
+
+def survey(sources: Iterable[Source], fetch: Callable[[str], str | None]) -> Survey:
+    """Everything in ``sources`` and the files they name. Raises ReadError as ``read_config`` does."""
+    out = Survey(fetch)
+    for source in sources:
+        if os.path.normpath(source.file) in {os.path.normpath(file) for file in out.included}:
+            continue  # read where another file names it, which is where it counts
+        out.know(source)
+        before = len(out.found) + len(out.images)
+        try:
+            _read(source, out)
+        except RecursionError:
+            raise ReadError("nested too deeply to be a configuration: write it plainly",
+                            file=source.file) from None
+        except ReadError as error:
+            raise ReadError(error.message, file=error.file or source.file, line=error.line,
+                            kind=error.kind) from None
+        if len(out.found) + len(out.images) == before:
+            raise ReadError("no setting in this file: it should hold KEY=value lines or --flags, as an env "
+                            "file, a script, a unit, or a compose or Kubernetes file", file=source.file)
+    scopes = {item.setting.scope for item in out.found} | {scope for _, _, scope in out.images}
+    if len(scopes - {""}) == 1:
+        out.found = [replace(item, setting=replace(item.setting, scope="")) for item in out.found]
+        out.images = [(image, place, "") for image, place, _ in out.images]
+    return out
+
+
+def _read(source: Source, out: Survey) -> None:
+    kind = dialect(source)
+    if kind == "env":
+        read_env(source, out, Variables())
+    elif kind == "systemd":
+        read_systemd(source, out)
+    elif kind == "yaml":
+        from measurements.config.manifest import read_manifest  # yaml is slow to import and seldom needed
+
+        read_manifest(source, out)
+    else:
+        read_shell(source, out)

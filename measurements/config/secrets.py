@@ -1,0 +1,155 @@
+"""What looks like a secret, and how it is kept out of everything that is shown."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from math import log2
+from typing import Final
+
+SECRET: Final = "<secret>"
+
+_PARTS = re.compile(r"[A-Za-z0-9]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_JOINED = ("APIKEY", "ACCESSKEY", "PRIVATEKEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL")
+_WHOLE = {"AUTH", "OAUTH", "AUTHORIZATION", "BEARER", "PASS", "PW", "CREDS", "JWT", "COOKIE"}
+# "token" counts text far more often than it opens doors: these neighbours say that it counts.
+_COUNTING = {"MAX", "MIN", "NUM", "PER", "ID", "IDS", "LIMIT", "BUDGET", "COUNT", "LEN", "LENGTH", "STOP",
+             "EOS", "BOS", "PAD", "TOP", "BYTES"}
+
+_SHAPES = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk-[A-Za-z0-9_\-]{6,}|gh[pousr]_[A-Za-z0-9]{6,}|github_pat_[A-Za-z0-9_]{6,}"
+    r"|hf_[A-Za-z0-9]{6,}|glpat-[A-Za-z0-9_\-]{6,}|xox[abeprs]-[A-Za-z0-9\-]{6,}|AKIA[A-Z0-9]{12,}"
+    r"|AIza[A-Za-z0-9_\-]{20,}|nvapi-[A-Za-z0-9_\-]{6,}|eyJ[A-Za-z0-9_\-]{4,}(?:\.[A-Za-z0-9_\-]*){1,4})")
+_BEARER = re.compile(r"(?i)\b(bearer|basic)(\s+)([A-Za-z0-9._~+/=\-]{6,})")
+_LOGIN = re.compile(r"(://)[^\s/@'\"]+@")
+_BLOB = re.compile(r"(?<![A-Za-z0-9+/_=.~:\-])[A-Za-z0-9+/_=\-]{20,}")
+_AFTER_COLON_OR_EQUALS = re.compile(r"(?<=[=:])[A-Za-z0-9+/_=\-]{20,}")
+_RUN = re.compile(r"[A-Za-z0-9]{20,}")
+_PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+
+_WORD = r"""(?:"(?:\\.|[^"\\])*"?|'[^']*'?|(?:\\.|[^\s"'\\])+)"""
+_FLAG = re.compile(r"(?P<key>(?<![A-Za-z0-9_\-])--?[A-Za-z][A-Za-z0-9_\-]*)"
+                   r"(?P<gap>=|[ \t]+(?!-)|[\"'][ \t]*,[ \t]*(?=[\"'])|[ \t]*,[ \t]*)"
+                   rf"(?P<value>{_WORD}+)")
+_PAIR = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_.\-]*)(?P<gap>[\"']?[ \t]*[=:][ \t]*)(?P<value>\S[^\r\n]*)")
+_LEAD = re.compile(r"[ \t+#;\-]*(?:export[ \t]+)?[\"']?")
+_OPEN = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?[ \t]*[=:,\\]?[ \t]*[|>]?[+\-0-9]*[ \t\\]*\r?$")
+_FIRST_WORD = re.compile(rf"(?:(?:Bearer|Basic)[ \t]+)?{_WORD}+", re.IGNORECASE)
+_VALUE_LINE = re.compile(r"(?P<lead>[ \t+\-]*(?:value[ \t]*:[ \t]*)?)(?P<value>[^\r\n]+)")
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether a setting of this name usually holds a secret."""
+    parts = [part.upper() for part in _PARTS.findall(_CAMEL.sub("_", key))]
+    joined = "".join(parts)
+    if any(word in joined for word in _JOINED) or not _WHOLE.isdisjoint(parts):
+        return True
+    if parts and (parts[-1] in ("KEY", "KEYS") or (parts[-1] == "PWD" and len(parts) > 1)):
+        return True
+    return any(part.endswith("TOKEN") for part in parts) and _COUNTING.isdisjoint(parts)
+
+
+def is_secret_value(value: str) -> bool:
+    """Whether text holds something that looks like a key, a password in a URL, or a setting of one."""
+    return redact(value) != value
+
+
+def redact(text: str) -> str:
+    """``text`` with everything that looks like a secret replaced by ``<secret>``; line breaks stay."""
+    lines = []
+    block = False  # inside a private key
+    waiting = False  # the line before named a secret and left its value to this one
+    for line in text.split("\n"):
+        if block or _PEM.search(line):
+            block = "-----END" not in line
+            lines.append(_VALUE_LINE.sub(rf"\g<lead>{SECRET}", line, count=1))
+            waiting = False
+            continue
+        if waiting and line.strip():
+            lines.append(_VALUE_LINE.sub(rf"\g<lead>{SECRET}", line, count=1))
+            waiting = False
+            continue
+        opened = _open_key(line)
+        waiting = opened is not None
+        lines.append(_line(line))
+    return "\n".join(lines)
+
+
+def _open_key(line: str) -> str | None:
+    """The secret's key that ends a line, when its value must stand on the next."""
+    words = line.split()
+    if not words or len(line) > 4096:
+        return None
+    match = _OPEN.search(line[-512:])
+    if match is None or not is_secret_key(match["key"]):
+        return None
+    alone = words[0].lstrip("-+").strip("\"',:=") == match["key"].lstrip("-")
+    flag = line[-512:][:match.start("key")].endswith("--")
+    named = re.search(r"(?:^|[\s{\-])name[\"']?[ \t]*:[ \t]*[\"']?$", line[-512:][:match.start("key")])
+    return match["key"] if flag or named or (alone and len(words) <= 3) else None
+
+
+def _line(line: str) -> str:
+    line = _SHAPES.sub(SECRET, line)
+    line = _LOGIN.sub(rf"\1{SECRET}@", line)
+    line = _FLAG.sub(_flag, line)
+    line = _pairs(line)
+    line = _BEARER.sub(rf"\1\2{SECRET}", line)
+    line = _BLOB.sub(_blob, line)
+    return _AFTER_COLON_OR_EQUALS.sub(_blob, line)
+
+
+def _flag(match: re.Match[str]) -> str:
+    if not is_secret_key(match["key"]):
+        return match[0]
+    return match["key"] + match["gap"] + _hide(match["value"])
+
+
+def _hide(value: str) -> str:
+    quote = value[0] if value[0] in "\"'" else ""
+    closing = quote if quote and len(value) > 1 and value.endswith(quote) else ""
+    return f"{quote}{SECRET}{closing}"
+
+
+def _pairs(line: str) -> str:
+    out = []
+    position = 0
+    lead = _LEAD.match(line)
+    first = lead.end() if lead else 0
+    while (match := _PAIR.search(line, position)) is not None:
+        if not is_secret_key(match["key"]):
+            # The value may itself begin with a secret's name: look again right behind this key.
+            out.append(line[position:match.start("value")])
+            position = match.start("value")
+            continue
+        out.append(line[position:match.start("value")])
+        value = match["value"]
+        word = _FIRST_WORD.match(value)
+        if match.start("key") <= first or word is None:
+            # A value at the start of a line may hold spaces: all of it goes.
+            out.append(_hide(value.rstrip()))
+            position = len(line.rstrip("\r"))
+        elif line[:match.start("key")].count('"') % 2 or line[:match.start("key")].count("'") % 2:
+            end = min((i for i in (value.find('"'), value.find("'")) if i > 0), default=len(value.rstrip()))
+            out.append(SECRET)
+            position = match.start("value") + end
+        else:
+            out.append(_hide(word[0]))
+            position = match.start("value") + word.end()
+    out.append(line[position:])
+    return "".join(out)
+
+
+def _blob(match: re.Match[str]) -> str:
+    text = match[0]
+    if text.startswith(("/", "--")) or match.string[:match.start()].endswith("sha256:"):
+        return text
+    run = _RUN.search(text)
+    if run is None:
+        return text
+    kinds = sum(any(test(c) for c in run[0]) for test in (str.isupper, str.islower, str.isdigit))
+    mixed = kinds >= 2 and any(c.isdigit() for c in run[0])
+    counts = Counter(run[0])
+    entropy = -sum(n / len(run[0]) * log2(n / len(run[0])) for n in counts.values())
+    return SECRET if (mixed or kinds == 2) and len(text) >= 24 and entropy > 3.0 else text
