@@ -42,4 +42,4 @@ def dialect(source: Source) -> Dialect:
 
 def _is_env(line: str) -> bool:
     match = LINE.match(line)
-    return match is not None and not line.startswith("(", match.end()) and not _COMMAND.match(line)
+    return match is not None and not line.startswith("(", match.end()) and not _COMMAND.match(line[:4096])

@@ -29,7 +29,10 @@ def load(file: str) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a usable file name"
         raise ReadError(f"cannot be read ({reason.lower()}): name a regular text file", file=file) from None
-    return decode(data, file)
+    text = decode(data, file)
+    if not text.strip("\ufeff \t\r\n"):
+        raise ReadError("this file is empty: it should hold the server's settings", file=file)
+    return text
 
 
 def load_if_there(file: str) -> str | None:
@@ -39,15 +42,18 @@ def load_if_there(file: str) -> str | None:
             return None
     except (OSError, ValueError):
         return None
-    return load(file)
+    try:
+        with open(file, "rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError:
+        raise ReadError("this file cannot be read: make it readable", file=file) from None
+    return decode(data, file)
 
 
 def decode(data: bytes, file: str) -> str:
-    """``data`` as text, character for character. Raises ReadError when it is empty, too large or not text."""
+    """``data`` as text, character for character. Raises ReadError when it is too large or not text."""
     if len(data) > MOST_BYTES:
         raise ReadError(f"larger than {MOST_BYTES >> 20} MiB: this is no configuration file", file=file)
-    if not data.strip(b"\xef\xbb\xbf \t\r\n"):
-        raise ReadError("this file is empty: it should hold the server's settings", file=file)
     if b"\0" in data:
         raise ReadError("this is a binary file (or UTF-16): it should be plain UTF-8 text", file=file)
     try:

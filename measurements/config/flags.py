@@ -94,7 +94,7 @@ def find_flags(words: Sequence[Word], first: int, joint: Joint, survey: Survey, 
     while i < len(words):
         start, text = i, str(words[i])
         i += 1
-        place = words[start].value.where(0)
+        place = survey.where(words[start].value, words[start].written)
         if not is_flag(text) or place is None:
             continue
         key, equals, _ = text.partition("=")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from measurements.config.secrets import SECRET, is_secret_key, redact
+from measurements.config.secrets import SECRET, is_secret_key, is_secret_value, redact
 from measurements.config.trace import Source, Stretch, Traced
 from measurements.records import Place, ReadError, Setting
 
 _MOST_SETTINGS: Final = 100_000
+_MOST_WARNINGS: Final = 100
 
 
 def as_is(value: str) -> str:
@@ -40,16 +41,18 @@ class Survey:
     """Everything found so far. ``fetch`` gives the text of a file that another names, None if it has none.
 
     ``hidden`` are the stretches that hold secrets; ``images`` carry the scope they belong to; ``included``
-    names the files whose settings were read because another names them.
+    names the files whose settings were read because another names them; ``here`` is where text stands whose
+    characters cannot be placed one by one.
     """
 
     fetch: Callable[[str], str | None]
     found: list[Found] = field(default_factory=list)
     images: list[tuple[str, Place, str]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: dict[str, None] = field(default_factory=dict)
     hidden: list[Stretch] = field(default_factory=list)
     sources: dict[str, Source] = field(default_factory=dict)
     included: set[str] = field(default_factory=set)
+    here: Place | None = None
 
     def know(self, source: Source) -> None:
         """Keep the text of ``source``, by its name."""
@@ -57,9 +60,14 @@ class Survey:
 
     def warn(self, place: Place, text: str) -> None:
         """Note what the user should know about ``place``."""
-        warning = f"{place}: {redact(text)}"
-        if warning not in self.warnings:
-            self.warnings.append(warning)
+        if len(self.warnings) < _MOST_WARNINGS:
+            self.warnings[f"{place}: {redact(text)}"] = None
+        else:
+            self.warnings["there are more warnings than these"] = None
+
+    def where(self, value: Traced, written: Stretch | None = None) -> Place | None:
+        """The place of a word: of its first character, or else of what writes it."""
+        return value.where(0) or (written.source.place(written.start) if written else self.here)
 
     def setting(self, key: str, value: Traced | None, home: Stretch | None, style: Literal["env", "flag"],
                 scope: str, *, place: Place) -> Setting:
@@ -71,7 +79,7 @@ class Survey:
         shown = redact(key)
         if value is None:
             return Setting(shown, None, place, style, None, scope)
-        if shown != key or is_secret_key(key) or SECRET in value.value or redact(value.value) != value.value:
+        if shown != key or is_secret_key(key) or SECRET in value.value or is_secret_value(value.value):
             self.hide(value)
             return Setting(shown, SECRET, place, style, None, scope, secret=True)
         span = value.span()
@@ -106,7 +114,3 @@ class Survey:
             return None
         self.know(Source(name, text))
         return self.sources[name]
-
-    def in_scope(self, found: Found, scope: str) -> Found:
-        """The same setting, as it counts in ``scope``."""
-        return replace(found, setting=replace(found.setting, scope=scope))

@@ -28,13 +28,16 @@ _AFTER_COLON_OR_EQUALS = re.compile(r"(?<=[=:])[A-Za-z0-9+/_=\-]{20,}")
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
 _PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
-_WORD = r"""(?:"(?:\\.|[^"\\])*"?|'[^']*'?|(?:\\.|[^\s"'\\])+)"""
+_WORD = r"""(?:"(?:\\.|[^"\\])*"?|'[^']*'?|\\.|[^\s"'\\])"""
 _FLAG = re.compile(r"(?P<key>(?<![A-Za-z0-9_\-])--?[A-Za-z][A-Za-z0-9_\-]*)"
                    r"(?P<gap>=|[ \t]+(?!-)|[\"'][ \t]*,[ \t]*(?=[\"'])|[ \t]*,[ \t]*)"
                    rf"(?P<value>{_WORD}+)")
-_PAIR = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_.\-]*)(?P<gap>[\"']?[ \t]*[=:][ \t]*)(?P<value>\S[^\r\n]*)")
+_PAIR = re.compile(r"(?<![A-Za-z0-9_.\-])(?P<key>[A-Za-z_][A-Za-z0-9_.\-]*)(?P<gap>[\"']?[ \t]*[=:][ \t]*)(?P<value>\S[^\r\n]*)")
 _LEAD = re.compile(r"[ \t+#;\-]*(?:export[ \t]+)?[\"']?")
-_OPEN = re.compile(r"(?P<key>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?[ \t]*[=:,\\]?[ \t]*[|>]?[+\-0-9]*[ \t\\]*\r?$")
+_BLOCK = re.compile(r"[|>][+\-0-9]*$")
+_LAST_KEY = re.compile(r"(?<![A-Za-z0-9_.\-])-*[A-Za-z_][A-Za-z0-9_.\-]*$")
+_NAMED = re.compile(r"(?:^|[\s{\-])name[\"']?[ \t]*:[ \t]*[\"']?$")
+_DONE = re.compile(rf"[\"']?{SECRET}[\"'\]}},\s]*")
 _FIRST_WORD = re.compile(rf"(?:(?:Bearer|Basic)[ \t]+)?{_WORD}+", re.IGNORECASE)
 _VALUE_LINE = re.compile(r"(?P<lead>[ \t+\-]*(?:value[ \t]*:[ \t]*)?)(?P<value>[^\r\n]+)")
 
@@ -70,24 +73,20 @@ def redact(text: str) -> str:
             lines.append(_VALUE_LINE.sub(rf"\g<lead>{SECRET}", line, count=1))
             waiting = False
             continue
-        opened = _open_key(line)
-        waiting = opened is not None
+        waiting = _leaves_open(line)
         lines.append(_line(line))
     return "\n".join(lines)
 
 
-def _open_key(line: str) -> str | None:
-    """The secret's key that ends a line, when its value must stand on the next."""
-    words = line.split()
-    if not words or len(line) > 4096:
-        return None
-    match = _OPEN.search(line[-512:])
-    if match is None or not is_secret_key(match["key"]):
-        return None
-    alone = words[0].lstrip("-+").strip("\"',:=") == match["key"].lstrip("-")
-    flag = line[-512:][:match.start("key")].endswith("--")
-    named = re.search(r"(?:^|[\s{\-])name[\"']?[ \t]*:[ \t]*[\"']?$", line[-512:][:match.start("key")])
-    return match["key"] if flag or named or (alone and len(words) <= 3) else None
+def _leaves_open(line: str) -> bool:
+    """Whether a line ends in a secret's key, so that its value must stand on the next."""
+    text = _BLOCK.sub("", line[-256:].rstrip()).rstrip(" \t\\").rstrip(":=,").rstrip(" \t").rstrip("\"'")
+    match = _LAST_KEY.search(text)
+    if match is None or not is_secret_key(match[0]):
+        return False
+    before = text[:match.start()]
+    alone = len(line) <= 256 and not before.strip(" \t+-\"'")
+    return alone or match[0].startswith("--") or _NAMED.search(before) is not None
 
 
 def _line(line: str) -> str:
@@ -114,29 +113,32 @@ def _hide(value: str) -> str:
 
 def _pairs(line: str) -> str:
     out = []
-    position = 0
+    position = counted = quotes = 0
     lead = _LEAD.match(line)
     first = lead.end() if lead else 0
     while (match := _PAIR.search(line, position)) is not None:
+        start = match.start("value")
+        out.append(line[position:start])
+        position = start  # a value may itself begin with a secret's name: look again right behind this key
         if not is_secret_key(match["key"]):
-            # The value may itself begin with a secret's name: look again right behind this key.
-            out.append(line[position:match.start("value")])
-            position = match.start("value")
             continue
-        out.append(line[position:match.start("value")])
+        quotes += line.count('"', counted, match.start()) + line.count("'", counted, match.start())
+        counted = match.start()
         value = match["value"]
         word = _FIRST_WORD.match(value)
+        if _DONE.fullmatch(value):
+            continue
         if match.start("key") <= first or word is None:
             # A value at the start of a line may hold spaces: all of it goes.
             out.append(_hide(value.rstrip()))
             position = len(line.rstrip("\r"))
-        elif line[:match.start("key")].count('"') % 2 or line[:match.start("key")].count("'") % 2:
+        elif quotes % 2:
             end = min((i for i in (value.find('"'), value.find("'")) if i > 0), default=len(value.rstrip()))
             out.append(SECRET)
-            position = match.start("value") + end
+            position = start + end
         else:
             out.append(_hide(word[0]))
-            position = match.start("value") + word.end()
+            position = start + word.end()
     out.append(line[position:])
     return "".join(out)
 

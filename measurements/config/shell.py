@@ -11,11 +11,13 @@ from measurements.config.detect import dialect
 from measurements.config.env import read_env
 from measurements.config.flags import Joint, Spaced, find_flags, has_long_flag, is_flag
 from measurements.config.found import Found, Survey
+from measurements.config.secrets import redact
 from measurements.config.trace import Source, Stretch, Traced
 from measurements.config.words import Array, Lexer, Operator, Variables, Word, assignment
 from measurements.records import Place
 
-_RESERVED: Final = frozenset("if then elif else fi do done while until ! { }".split())
+_RESERVED: Final = frozenset(
+    ("if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}"))
 _DECLARES: Final = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _WRAPPERS: Final = frozenset({"exec", "command", "nohup", "sudo", "env", "time", "nice", "ionice"})
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
@@ -133,7 +135,7 @@ def _add_variable(script: _Script, name: str, value: Traced, scope: str) -> None
 
 
 def _include(script: _Script, word: Word, scope: str) -> None:
-    place = word.value.where(0) or script.source.place(0)
+    place = script.survey.where(word.value, word.written) or script.source.place(0)
     _env_file(script, str(word), place.line or 1, scope)
 
 
@@ -177,7 +179,7 @@ def _scope(script: _Script, name: str, line: int | None, scope: str) -> str:
 def _command(script: _Script, words: list[Word], joint: Joint, scope: str) -> None:
     program = 0 if is_flag(str(words[0])) else _program(words)
     name = os.path.basename(str(words[program]))
-    place = words[program].value.where(0)
+    place = script.survey.where(words[program].value, words[program].written)
     line = place.line if place else None
     if name in _CONTAINERS and program + 1 < len(words):
         start = next((i for i in range(program + 1, len(words)) if str(words[i]) in ("run", "create")), None)
@@ -195,7 +197,7 @@ def _command(script: _Script, words: list[Word], joint: Joint, scope: str) -> No
         pair = assignment(words[i])
         if pair is not None:
             key, _, value = pair
-            at = words[i].value.where(0)
+            at = script.survey.where(words[i].value, words[i].written)
             if at is not None:
                 script.survey.add(Found(script.survey.setting(key, value, words[i].written, "env", scope,
                                                               place=at)))
@@ -232,7 +234,7 @@ def _container(script: _Script, words: list[Word], first: int, joint: Joint, sco
         if option in ("-e", "--env"):
             pairs.append((start, i - 1, value))
         elif option == "--env-file":
-            at = words[start].value.where(0)
+            at = script.survey.where(words[start].value, words[start].written)
             files.append((value.value, (at.line if at else None) or 1))
         elif option == "--name":
             name = value.value
@@ -243,7 +245,7 @@ def _container(script: _Script, words: list[Word], first: int, joint: Joint, sco
         _env_file(script, written, at_line, scope)
     for start, last, pair in pairs:
         key, equals, value_text = pair.value.partition("=")
-        at = pair.where(0)
+        at = script.survey.where(pair, words[last].written)
         if not equals or at is None:
             continue  # passed through from the script, where its assignment is read
         value = pair.cut(len(key) + 1, len(key) + 1 + len(value_text))
@@ -251,7 +253,7 @@ def _container(script: _Script, words: list[Word], first: int, joint: Joint, sco
         script.survey.add(Found(setting, joint.whole(start, last), joint.after(last),
                                 lambda k, v: f" -e {k}={v}", joint.write(last, value)))
     if image is not None:
-        at = words[image].value.where(0)
+        at = script.survey.where(words[image].value, words[image].written)
         if at is not None:
-            script.survey.images.append((str(words[image]), at, scope))
+            script.survey.images.append((redact(str(words[image])), at, scope))
         find_flags(words, image + 1, joint, script.survey, scope)

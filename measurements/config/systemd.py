@@ -9,6 +9,7 @@ from typing import Final
 
 from measurements.config.flags import Spaced
 from measurements.config.found import Found, Survey
+from measurements.config.secrets import redact
 from measurements.config.shell import read_argv, read_beside
 from measurements.config.trace import Piece, Source, Stretch, Traced
 from measurements.config.words import Lexer, Variables, Word
@@ -48,7 +49,7 @@ def read_systemd(source: Source, survey: Survey) -> None:
         read_beside(source, written.removeprefix("-"), source.line(entry.start), survey, variables, "",
                     optional=written.startswith("-"))
     for entry in kept["Image"][-1:]:
-        survey.images.append((entry.value.value.strip(), source.place(entry.start), ""))
+        survey.images.append((redact(entry.value.value.strip()), source.place(entry.start), ""))
     for entry in kept["ExecStart"] + kept["Exec"][-1:]:
         value = entry.value
         skipped = len(value.value) - len(value.value.lstrip("-@:+!|"))

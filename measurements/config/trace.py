@@ -75,23 +75,26 @@ class Traced:
     __slots__ = ("_starts", "pieces", "value")
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
-        merged: list[Piece] = []
+        groups: list[tuple[list[str], Source | None, int]] = []
+        empty: Piece | None = None
+        end = 0
         for piece in pieces:
-            last = merged[-1] if merged else None
-            if last is None or not last.text:
-                # An empty piece only says where an empty value stands: any text after it counts instead.
-                merged[-1:] = [piece if piece.text or last is None else last]
-            elif not piece.text:
+            text, source, start = piece
+            if not text:
+                empty = empty or piece
                 continue
-            elif last.source is piece.source and (
-                    last.source is None or last.start + len(last.text) == piece.start):
-                merged[-1] = Piece(last.text + piece.text, last.source, last.start)
+            if groups and groups[-1][1] is source and (source is None or start == end):
+                groups[-1][0].append(text)
             else:
-                merged.append(piece)
-        self.pieces = tuple(merged)
-        self.value = merged[0].text if len(merged) == 1 else "".join(piece.text for piece in merged)
+                groups.append(([text], source, start))
+            end = start + len(text)
+        if not groups and empty is not None:
+            # An empty piece says where an empty value stands; beside any text it says nothing.
+            groups.append(([""], empty.source, empty.start))
+        self.pieces = tuple(Piece("".join(texts), source, start) for texts, source, start in groups)
+        self.value = self.pieces[0].text if len(groups) == 1 else "".join(piece.text for piece in self.pieces)
         starts, total = [], 0
-        for piece in merged:
+        for piece in self.pieces:
             starts.append(total)
             total += len(piece.text)
         self._starts = starts
