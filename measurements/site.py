@@ -1,0 +1,518 @@
+"""One endpoint: engine, host, model file and the user's own files, put together.
+
+A site holds the knobs as they are, the facts with their intervals and sources, and what a ledger printed. It reads
+files and asks readers; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from measurements.config import Mapped, map_settings, read_config
+from measurements.records import ConfigReading, LedgerReading, Place, Reading, ReadError, Setting
+from models.declare import BadValue, Basis, EngineModel, FactSpec, KnobSpec, Removed
+from models.engines import EngineVersion, build, engine_name, engine_names, known_versions, resolve
+from models.evaluate import Given, fold_cards
+from models.interval import MIB, Interval, point, size
+from models.versions import UnknownEngine, UnknownVersion
+
+_IMAGE = re.compile(r"(?P<name>[\w.-]+):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:[-@+].*)?$")
+_WHOLE: Final = re.compile(r"\d{1,15}")
+_SITE_KEYS: Final = ("engine", "config", "ledger", "host", "service", "sessions", "facts", "set", "limits", "about")
+
+
+@dataclass(frozen=True, slots=True)
+class FactValue:
+    """A fact with where it comes from and how well it is known."""
+
+    value: Interval
+    source: str
+    basis: Basis = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The files and words a user gave on the command line or in a ``site.toml``.
+
+    ``runs`` is the engine and version the site runs now, where another one is asked about.
+    """
+
+    config: tuple[Path, ...] = ()
+    ledger: Path | None = None
+    host: Path | None = None
+    engine: str | None = None
+    service: str | None = None
+    sessions: int | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    sets: Mapping[str, str] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+    site: Path | None = None
+    runs: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Everything known of one endpoint.
+
+    ``filed`` are the knobs the user's files state, ``knobs`` the same with what was set on top; ``given`` is what
+    a model is asked with. ``removed`` are stated knobs the version no longer knows.
+    """
+
+    engine: EngineVersion
+    model: EngineModel
+    config: ConfigReading | None
+    mapped: Mapped
+    ledger: LedgerReading | None
+    filed: dict[str, int]
+    knobs: dict[str, int]
+    origins: dict[str, str]
+    facts: dict[str, FactValue]
+    binding: dict[str, int]
+    given: Given
+    removed: tuple[tuple[Removed, str], ...]
+    contradictions: tuple[str, ...]
+    warnings: tuple[str, ...]
+    sources: Sources
+
+
+def read_site(folder: Path) -> Sources:
+    """What a ``site.toml`` (or the folder that holds one) names; its paths are relative to itself.
+
+    Raises ReadError when it is missing, no TOML, or says something this version does not know.
+    """
+    path = folder / "site.toml" if folder.is_dir() else folder
+    if not path.exists():
+        where = "holds no site.toml" if folder.is_dir() else "does not exist"
+        raise ReadError(f"{folder} {where}; give a site folder, or --config FILE", file=str(folder))
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except UnicodeDecodeError:
+        raise ReadError("is not a text file; a site.toml is TOML", file=str(path)) from None
+    except OSError as error:
+        raise ReadError(f"cannot be read: {error.strerror}", file=str(path)) from None
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        raise ReadError(f"is not valid TOML: {error}", file=str(path), line=int(found[1]) if found else None) from None
+    for key in data:
+        if key not in _SITE_KEYS:
+            raise ReadError(f"{key!r} means nothing here; known: {', '.join(_SITE_KEYS)}", file=str(path),
+                            line=_line_of(text, key))
+    base = path.parent
+
+    def names(key: str) -> list[Path]:
+        value = data.get(key, [])
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+            raise ReadError(f"{key} is a file name or a list of them", file=str(path), line=_line_of(text, key))
+        return [base / item for item in listed]
+
+    def table(key: str) -> dict[str, str]:
+        value = data.get(key, {})
+        if not isinstance(value, dict):
+            raise ReadError(f"{key} is a table: [{key}]", file=str(path), line=_line_of(text, key))
+        return {name: _plain(item) for name, item in value.items()}
+
+    def word(key: str) -> str | None:
+        value = data.get(key)
+        if value is not None and not isinstance(value, str):
+            raise ReadError(f"{key} is a text in quotes", file=str(path), line=_line_of(text, key))
+        return value
+
+    sessions = data.get("sessions")
+    if sessions is not None and (not isinstance(sessions, int) or isinstance(sessions, bool) or sessions < 1):
+        raise ReadError("sessions is a whole number from 1", file=str(path), line=_line_of(text, "sessions"))
+    limits = data.get("limits", [])
+    if not isinstance(limits, list) or not all(isinstance(item, str) for item in limits):
+        raise ReadError("limits is a list of constraint names", file=str(path), line=_line_of(text, "limits"))
+    ledgers, hosts = names("ledger"), names("host")
+    return Sources(
+        config=tuple(names("config")), ledger=ledgers[0] if ledgers else None, host=hosts[0] if hosts else None,
+        engine=word("engine"), service=word("service"), sessions=sessions, facts=table("facts"), sets=table("set"),
+        limits=tuple(limits), site=path,
+    )
+
+
+def _plain(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _line_of(text: str, key: str) -> int | None:
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(rf"\s*\[?\s*{re.escape(key)}\b", line):
+            return number
+    return None
+
+
+def load(sources: Sources) -> Site:
+    """Reads the files a user named and puts the site together.
+
+    Raises ReadError for a file or value that cannot be what it should be, UnknownEngine and UnknownVersion for
+    an engine nobody described.
+    """
+    config = read_config(list(sources.config)) if sources.config else None
+    named = engine_name(sources.engine.partition("@")[0]) if sources.engine else None
+    ledger = _ledger(sources.ledger, named or _engine_hint(config))
+    engine = _engine(sources, config, ledger)
+    if ledger is not None and ledger.engine != engine.engine:
+        raise ReadError(f"is a log of {ledger.engine}, not of {engine.engine}", file=str(sources.ledger))
+    return _assemble(sources, config, ledger, engine)
+
+
+def _ledger(path: Path | None, engine: str | None) -> LedgerReading | None:
+    if path is None:
+        return None
+    from measurements.ledger import read_ledger
+
+    return read_ledger(path, engine=engine)
+
+
+def _engine_hint(config: ConfigReading | None) -> str | None:
+    """The engine an image name or the settings' own prefix names; None where they name none."""
+    if config is None:
+        return None
+    for image, _ in config.images:
+        for name in engine_names():
+            if name in image.lower():
+                return name
+    if any(setting.key.upper().startswith("HALOGEN_") for setting in config.settings):
+        return "halogen"
+    return None
+
+
+def _engine(sources: Sources, config: ConfigReading | None, ledger: LedgerReading | None) -> EngineVersion:
+    if sources.engine and "@" in sources.engine:
+        return resolve(sources.engine)
+    name = engine_name(sources.engine) if sources.engine else None
+    if ledger is not None and ledger.version is not None and name in (None, ledger.engine):
+        return resolve(f"{ledger.engine}@{ledger.version}")
+    name = name or (ledger.engine if ledger else _engine_hint(config))
+    for image, _ in config.images if config else ():
+        found = _IMAGE.search(image)
+        if found and name and name in image.lower():
+            return resolve(f"{name}@{found['version']}")
+    if name is None:
+        raise UnknownEngine(f"which engine is this? Say --engine NAME@VERSION; known: {known_versions()}")
+    generation = f" (the log reads as {ledger.generation})" if ledger and ledger.generation else ""
+    example = {"radiance": "radiance@1.0.13", "halogen": "halogen@0.13.0"}[name]
+    raise UnknownVersion(f"which version of {name} is this?{generation} Say --engine NAME@VERSION, such as {example}; "
+                         f"known: {known_versions()}")
+
+
+def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerReading | None,
+              engine: EngineVersion) -> Site:
+    draft = build(engine, container="")
+    empty = ConfigReading((), {})
+    mapped = map_settings(config or empty, draft.names(), scope=sources.service)
+    warnings = [*(config.warnings if config else ()), *mapped.warnings]
+    filed, texts, removed, origins = _knobs(draft, mapped)
+    known_sets = _sets(draft, sources)
+    texts |= {name: value for name, value in sources.sets.items() if draft.knobs[name].kind == "text"}
+    tp = known_sets.get("tp", filed.get("tp", draft.knobs["tp"].default if "tp" in draft.knobs else 1))
+    container, container_source = _container(engine, texts, sources, ledger)
+    try:
+        model = build(engine, container=container, tp=tp if isinstance(tp, int) else 1)
+    except BadValue as error:
+        raise ReadError(str(error), kind="usage") from None
+    facts: dict[str, FactValue] = {
+        name: FactValue(value, source, basis) for name, (value, basis, source) in model.constants.items()
+    }
+    contradictions: list[str] = []
+    boot = dict(filed)
+    printed: dict[str, Interval] = {}
+    if sources.host is not None:
+        from measurements.host import read_host
+
+        _take(facts, model.facts, read_host(sources.host).values(), sources.host.name)
+    if ledger is not None:
+        _take(facts, model.facts, ledger.facts.values(), None)
+        contradictions += [finding.text for finding in ledger.findings if finding.severity == "contradiction"]
+        warnings += [finding.text for finding in ledger.findings if finding.severity == "note"]
+        foreign = _boot_knobs(model, ledger, filed, boot, origins)
+        warnings += [f"the ledger is of another setting: {text}" for text in foreign]
+        facts |= _boot_facts(model, ledger, boot)
+        if not foreign:
+            printed = _printed(ledger)
+        for name, value in boot.items():
+            filed.setdefault(name, value)
+    facts |= _user_facts(model.facts, sources)
+    if sources.sessions is not None:
+        facts["sessions"] = FactValue(point(sources.sessions), "--sessions")
+    _limits(model, sources)
+    plain = {name: fact.value for name, fact in facts.items()}
+    folded, binding = fold_cards(model.facts, plain)
+    given = Given(boot, folded, printed, frozenset(sources.limits))
+    if container_source:
+        origins["container"] = container_source
+    return Site(engine, model, config, mapped, ledger, filed, filed | known_sets, origins, facts, binding, given,
+                removed, tuple(contradictions), tuple(warnings), sources)
+
+
+def _knobs(model: EngineModel, mapped: Mapped) -> tuple[
+    dict[str, int], dict[str, str], tuple[tuple[Removed, str], ...], dict[str, str]
+]:
+    """Stated knobs, stated texts, removed knobs with their places, and where each stands."""
+    values: dict[str, int] = {}
+    texts: dict[str, str] = {}
+    removed: list[tuple[Removed, str]] = []
+    origins: dict[str, str] = {}
+    gone = {item.name: item for item in model.removed}
+    for name, setting in mapped.knobs.items():
+        origins[name] = str(setting.place)
+        if name in gone:
+            if setting.value not in (None, ""):
+                removed.append((gone[name], f"{setting.key} at {setting.place}"))
+            continue
+        spec = model.knobs[name]
+        if spec.kind == "text":
+            if setting.value and not setting.secret:
+                texts[name] = setting.value
+            continue
+        value = _value(spec, setting.value, setting.place, setting)
+        if value is not None:
+            values[name] = value
+    return values, texts, tuple(removed), origins
+
+
+def _value(spec: KnobSpec, text: str | None, place: Place, setting: Setting | None = None) -> int | None:
+    """The parsed value; None where the text asks for the engine's own choice."""
+    if text is not None and spec.automatic is not None and text.strip().lower() == spec.automatic:
+        return None
+    if setting is not None and setting.style == "env" and text == "" and spec.kind != "switch":
+        return None  # an empty variable is one that is not set
+    try:
+        return spec.parse(text)
+    except BadValue as error:
+        raise ReadError(str(error), file=place.file, line=place.line) from None
+
+
+def _sets(model: EngineModel, sources: Sources) -> dict[str, int]:
+    return {
+        name: value
+        for name, text in sources.sets.items()
+        if (value := knob_value(model, name, text)) is not None
+    }
+
+
+def knob_value(model: EngineModel, name: str, text: str) -> int | None:
+    """``text`` as a value of the knob called ``name``; None for text knobs and automatic values.
+
+    Raises ReadError of kind ``usage`` naming the knobs there are, or what a right value looks like.
+    """
+    if name not in model.knobs:
+        gone = {item.name: item for item in model.removed}
+        if name in gone:
+            raise ReadError(f"{name} is gone since {gone[name].since}: {gone[name].instead}", kind="usage")
+        known = ", ".join(n for n, spec in model.knobs.items() if not spec.inert)
+        raise ReadError(f"{model.name} {model.version} has no knob {name!r}; its knobs: {known}", kind="usage")
+    spec = model.knobs[name]
+    if spec.kind == "text" or (spec.automatic is not None and text.strip().lower() == spec.automatic):
+        return None
+    try:
+        return spec.parse(text)
+    except BadValue as error:
+        raise ReadError(str(error), kind="usage") from None
+
+
+def _container(engine: EngineVersion, texts: Mapping[str, str], sources: Sources,
+               ledger: LedgerReading | None) -> tuple[str, str]:
+    """The model file's name and who said it: the user, the config, or the log."""
+    fact, knob = ("container", "model") if engine.engine == "radiance" else ("checkpoint", "checkpoint")
+    if fact in sources.facts:
+        return sources.facts[fact], f"--fact {fact}"
+    if knob in texts:
+        return texts[knob], knob
+    if ledger is not None and fact in ledger.facts:
+        reading = ledger.facts[fact]
+        if isinstance(reading.value, str):
+            return reading.value, str(reading.place)
+    return "", ""
+
+
+def _take(facts: dict[str, FactValue], specs: Mapping[str, FactSpec], readings: Iterable[Reading],
+          where: str | None) -> None:
+    for reading in readings:
+        plain = reading.name.rpartition(".")[0] if reading.name[-1:].isdigit() else ""
+        if (reading.name in specs or plain in specs) and isinstance(reading.value, Interval):
+            source = f"{where}/{reading.place}" if where else str(reading.place)
+            facts[reading.name] = FactValue(reading.value, source)
+
+
+def fact_value(spec: FactSpec, name: str, text: str) -> Interval | None:
+    """A fact as the user gives it: a whole number is exact, a decimal one step of its last digit wide.
+
+    None for words. Raises BadValue naming what would be right.
+    """
+    if spec.words or spec.name in ("container", "checkpoint"):
+        return None
+    if spec.unit == "B":
+        if text.strip().lower() == "unlimited" and spec.name == "memlock":
+            return point(spec.cap)
+        try:
+            value = size(text)
+        except ValueError as error:
+            raise BadValue(f"{name}: {error}") from None
+    else:
+        word = text.strip()
+        if not _WHOLE.fullmatch(word):
+            raise BadValue(f"{name} is {text!r}; write a whole number{' of ' + spec.unit if spec.unit else ''}")
+        value = point(int(word))
+    if value.high > spec.cap:
+        raise BadValue(f"{name} is {text!r}, which is more than can be meant")
+    return value
+
+
+def _user_facts(specs: Mapping[str, FactSpec], sources: Sources) -> dict[str, FactValue]:
+    found: dict[str, FactValue] = {}
+    for name, text in sources.facts.items():
+        plain, _, card = name.rpartition(".")
+        spec = specs.get(name) or (specs.get(plain) if card.isdigit() else None)
+        if spec is None:
+            raise ReadError(f"no fact is called {name!r}; known: {', '.join(specs)}", kind="usage")
+        try:
+            value = fact_value(spec, name, text)
+        except BadValue as error:
+            raise ReadError(str(error), kind="usage") from None
+        if value is not None:
+            found[name] = FactValue(value, f"--fact {name}" if sources.site is None else f"given as {name}")
+    return found
+
+
+def _limits(model: EngineModel, sources: Sources) -> None:
+    names = {require.name for require in model.requires}
+    for name in sources.limits:
+        if name not in names:
+            raise ReadError(f"no constraint is called {name!r}; known: {', '.join(sorted(names))}", kind="usage",
+                            file=str(sources.site) if sources.site else None)
+
+
+def _boot_knobs(model: EngineModel, ledger: LedgerReading, filed: Mapping[str, int], boot: dict[str, int],
+                origins: dict[str, str]) -> list[str]:
+    """Fills ``boot`` with the knobs the ledger names; returns where it contradicts the config."""
+    foreign: list[str] = []
+    for name, reading in ledger.knobs.items():
+        spec = model.knobs.get(name)
+        if spec is None or spec.kind == "text":
+            continue
+        allowed = _allowed(spec, reading)
+        if allowed is None:
+            continue
+        stated = filed.get(name)
+        default = spec.default if isinstance(spec.default, int) else None
+        if stated is not None and stated in allowed:
+            continue
+        if stated is not None:
+            foreign.append(f"{name} is {spec.show(stated)} in the config, {reading.printed or spec.show(allowed.low)} "
+                           f"at {reading.place}")
+        if allowed.exact and (stated is not None or default not in allowed):
+            boot[name] = allowed.low
+            origins.setdefault(name, str(reading.place))
+    return foreign
+
+
+def _allowed(spec: KnobSpec, reading: Reading) -> Interval | None:
+    """The knob's values, in its own unit, that print as ``reading``."""
+    value = reading.value
+    if isinstance(value, str):
+        try:
+            return point(spec.parse(value))
+        except BadValue:
+            return None
+    if reading.unit == "B" and spec.unit == "MiB":
+        low, high = -(-value.low // MIB), value.high // MIB
+        return Interval(low, high) if low <= high else None
+    if reading.unit == "B" and spec.unit == "GiB":
+        low, high = (value.low * spec.scale) >> 30, -((-value.high * spec.scale) >> 30)
+        whole = -(-low // spec.scale) * spec.scale
+        return point(whole) if whole <= high else Interval(low, high)
+    return Interval(value.low * spec.scale, value.high * spec.scale)
+
+
+def _boot_facts(model: EngineModel, ledger: LedgerReading, boot: Mapping[str, int]) -> dict[str, FactValue]:
+    """Facts that follow from a boot's rows alone: its pair, its reserve, and an unknown container's KV layout."""
+    found: dict[str, FactValue] = {}
+    rows = ledger.rows
+    if model.name == "halogen":
+        reserve = ledger.knobs.get("host_reserve_gib")
+        if reserve is not None and isinstance(reserve.value, Interval):
+            found["boot_reserve"] = FactValue(reserve.value, str(reserve.place))
+        return found
+    weights, kv = rows.get("vram_weights"), rows.get("vram_kv")
+    stated = boot.get("vram_weights_mib", 0) and boot.get("vram_kv_mib", 0)
+    if weights and kv and not stated and isinstance(weights.value, Interval) and isinstance(kv.value, Interval):
+        pair = weights.value + kv.value
+        stage = rows.get("prefill_staging")
+        if stage and isinstance(stage.value, Interval):
+            pair = pair + stage.value  # a stated pair has no staging region; the boot that printed this had one
+        found["boot_pair"] = FactValue(pair, f"{weights.place}, {kv.place}")
+    if model.container == "unknown" or not model.constants:
+        found |= _kv_facts(ledger, boot)
+    return found
+
+
+def _kv_facts(ledger: LedgerReading, boot: Mapping[str, int]) -> dict[str, FactValue]:
+    groups: dict[str, dict[str, Reading]] = {}
+    for name, reading in ledger.facts.items():
+        parts = name.split(".")
+        if len(parts) == 3 and parts[0] == "kv" and isinstance(reading.value, Interval):
+            groups.setdefault(parts[1], {})[parts[2]] = reading
+    paged = [group for group in groups.values() if "page" in group]
+    stateful = [group for group in groups.values() if "state" in group and "slots" in group]
+    seqs, dtype = boot.get("max_num_seqs"), boot.get("kv_cache_dtype")
+    found: dict[str, FactValue] = {}
+
+    def span(group: Mapping[str, Reading], key: str) -> Interval:
+        value = group[key].value
+        assert isinstance(value, Interval)
+        return value
+
+    if paged and dtype is not None:
+        page = Interval(sum(span(g, "page").low for g in paged), sum(span(g, "page").high for g in paged))
+        place = str(paged[0]["page"].place)
+        found["kv_page_fp8" if dtype == 1 else "kv_page_bf16"] = FactValue(page, place)
+        if all("block" in group for group in paged):
+            found["kv_block"] = FactValue(span(paged[0], "block"), place)
+    if stateful and seqs:
+        place = str(stateful[0]["state"].place)
+        low = sum(span(g, "state").low * span(g, "slots").low for g in stateful) // seqs
+        high = sum(-(-span(g, "state").high * span(g, "slots").high // 4096) * 4096 for g in stateful)
+        found["kv_state"] = FactValue(Interval(low, -(-high // seqs)), place, "inferred")
+        states = Interval(sum(span(g, "state").low for g in stateful), sum(span(g, "state").high for g in stateful))
+        found["checkpoint_bytes"] = FactValue(states, place, "inferred")
+    return found
+
+
+def _printed(ledger: LedgerReading) -> dict[str, Interval]:
+    """What the ledger printed for each row; of several cards, the least."""
+    found: dict[str, Interval] = {}
+    by_card: dict[str, list[Interval]] = {}
+    for name, reading in ledger.rows.items():
+        plain, _, card = name.rpartition(".")
+        if not isinstance(reading.value, Interval):
+            continue
+        if card.isdigit():
+            by_card.setdefault(plain, []).append(reading.value)
+        else:
+            found[name] = reading.value
+    for name, values in by_card.items():
+        found.setdefault(name, Interval(min(v.low for v in values), min(v.high for v in values)))
+    blocks = ledger.facts.get("kv_blocks")
+    if blocks is not None and isinstance(blocks.value, Interval):
+        found["kv_blocks"] = blocks.value
+    return found
+
+
+def spelled(text: Sequence[str]) -> dict[str, str]:
+    """``NAME=VALUE`` words as a mapping; the last of a name counts. Raises ReadError of kind ``usage``."""
+    found: dict[str, str] = {}
+    for item in text:
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise ReadError(f"{item!r} is not NAME=VALUE", kind="usage")
+        found[name.strip().replace("-", "_").lower()] = value.strip()
+    return found

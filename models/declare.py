@@ -1,0 +1,335 @@
+"""The words in which an engine is declared: knobs, facts, rows, constraints, goals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import Final, Literal
+
+from models.expr import ALWAYS, NEVER, AtMost, Cond, Expr, Named, lift
+from models.interval import Interval, show_bytes
+
+#: A ratio knob counts in millionths, so that ``0.82`` is a whole number and never a float.
+RATIO_UNIT: Final = 1_000_000
+
+_DECIMAL = re.compile(r"\d{1,9}(\.\d{1,9})?")
+
+#: How well something is known. ``read``: in the engine's source or documents, or printed by it. ``inferred``:
+#: recomputed by us and equal to what logs print. ``believed``: one source, or the range it must lie in.
+#: ``assumed``: a choice nobody confirmed.
+Basis = Literal["read", "inferred", "believed", "assumed"]
+
+
+class Phase(Enum):
+    """When a broken constraint bites."""
+
+    BOOT = "boot"
+    REQUEST = "request"
+    RUN_TIME = "run time"
+    QUALITY = "quality"
+
+
+class Outcome(IntEnum):
+    """What becomes of a boot, from best to worst; a refused server never reaches what would come later."""
+
+    SERVES = 0
+    CLAMPED = 1
+    PREEMPTS = 2
+    REJECTS_LONG_REQUESTS = 3
+    STALLS = 4
+    OUT_OF_MEMORY_AT_BOOT = 5
+    REFUSED_AT_BOOT = 6
+
+    @property
+    def word(self) -> str:
+        """The name the JSON answers carry."""
+        return self.name.lower()
+
+
+class Verdict(IntEnum):
+    """Whether a shape fits: for every value the facts allow, for some, or for none."""
+
+    FITS = 0
+    KNIFE_EDGE = 1
+    DOES_NOT_FIT = 2
+
+    @property
+    def word(self) -> str:
+        """The name the JSON answers carry."""
+        return self.name.lower()
+
+
+class BadValue(ValueError):
+    """A setting or fact that cannot mean anything here; the message says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnobSpec:
+    """What the operator may set: its values, default, and how far a solver may move it.
+
+    ``low`` to ``high`` is what the engine accepts, in ``unit``, on multiples of ``grid``; ``free_low`` and
+    ``free_high`` are the bounds of a solver where they are narrower. ``step`` is the least difference that an
+    operator would call a different setting. A ``decimal`` knob counts in ``1 / scale`` of its unit, so that
+    it is never a float. A ``switch`` takes 1 or 0; with ``path`` also a file name, which is on. ``default`` is a value in the knob's own unit, an expression over
+    other knobs, or None where nobody knows it. ``inert`` knobs are known and change no memory here.
+    """
+
+    name: str
+    unit: str = ""
+    kind: Literal["int", "decimal", "choice", "switch", "text"] = "int"
+    scale: int = 1
+    low: int = 0
+    high: int = 1 << 40
+    free_low: int | None = None
+    free_high: int | None = None
+    grid: int = 1
+    step: int = 1
+    default: int | Expr | None = 0
+    default_source: str = ""
+    choices: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
+    automatic: str | None = None
+    source: str = ""
+    path: bool = False
+    inert: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The engine's own spelling on a command line."""
+        return "--" + self.name.replace("_", "-")
+
+    def parse(self, text: str | None) -> int:
+        """The knob's value from what a user wrote.
+
+        Raises BadValue saying what would be right.
+        """
+        if self.kind == "switch":
+            return self._switch(text)
+        if text is None or not text.strip():
+            raise BadValue(f"{self.name} has no value; {self.expected}")
+        word = text.strip()
+        if self.kind == "choice":
+            lowered = word.lower()
+            if lowered not in self.choices:
+                raise BadValue(f"{self.name} is {word!r}; {self.expected}")
+            return self.choices.index(lowered)
+        if self.kind == "decimal":
+            return self._decimal(word)
+        plain = word.replace("_", "") if self.unit in ("tokens", "positions") else word
+        if plain.startswith("-") and plain[1:].isdigit():
+            raise BadValue(f"{self.name} is {word}: a negative value means nothing here; {self.expected}")
+        if not (plain.isascii() and plain.isdigit()):
+            raise BadValue(f"{self.name} is {word!r}, which is not a whole number; {self.expected}")
+        if len(plain) > 15:
+            raise BadValue(f"{self.name} is far out of range; {self.expected}")
+        return self._in_range(int(plain))
+
+    def _switch(self, text: str | None) -> int:
+        if text is None:
+            return 1
+        word = text.strip().lower()
+        if word in ("1", "true", "yes", "on"):
+            return 1
+        if word in ("", "0", "false", "no", "off"):
+            return 0
+        if self.path:
+            return 1
+        raise BadValue(f"{self.name} is {text.strip()!r}; {self.expected}")
+
+    def _decimal(self, word: str) -> int:
+        if _DECIMAL.fullmatch(word) is None:
+            raise BadValue(f"{self.name} is {word!r}, which is not a plain number; {self.expected}")
+        scaled = Decimal(word) * self.scale
+        if scaled != scaled.to_integral_value():
+            raise BadValue(f"{self.name} is {word}, which has too many decimals; {self.expected}")
+        return self._in_range(int(scaled))
+
+    def _in_range(self, value: int) -> int:
+        if not self.low <= value <= self.high:
+            raise BadValue(f"{self.name} is {self.show(value)}; {self.expected}")
+        return value
+
+    @property
+    def expected(self) -> str:
+        """What a right value looks like, for error messages."""
+        if self.kind == "switch":
+            return "write 1 or 0"
+        if self.kind == "choice":
+            return f"choose {', '.join(self.choices)}"
+        unit = f" {self.unit}" if self.unit else ""
+        return f"write a number from {self.show(self.low)} to {self.show(self.high)}{unit}"
+
+    def show(self, value: int) -> int | float | str:
+        """``value`` as the user would write it."""
+        if self.kind == "choice":
+            return self.choices[value]
+        if self.scale > 1 and value % self.scale:
+            return value / self.scale
+        return value // self.scale
+
+    def write(self, value: int) -> str:
+        """``value`` as text for the user's own file."""
+        if self.scale > 1:
+            return f"{Decimal(value) / self.scale:f}"
+        return str(self.show(value))
+
+    def domain(self) -> tuple[int, int]:
+        """The bounds a solver may move the knob in, on its grid."""
+        low = self.low if self.free_low is None else self.free_low
+        high = self.high if self.free_high is None else self.free_high
+        return -(-low // self.grid) * self.grid, high // self.grid * self.grid
+
+
+@dataclass(frozen=True, slots=True)
+class FactSpec:
+    """What must be given: a figure of the host, the engine's boot or the container.
+
+    ``how`` tells which ledger line or command supplies it. ``fold`` says what several cards make of it:
+    ``min``, ``max``, or ``held`` (capacity less the least free). ``cap`` is the largest value that makes sense.
+    """
+
+    name: str
+    unit: str
+    how: str
+    fold: Literal["min", "max", "held", "none"] = "none"
+    words: tuple[str, ...] = ()
+    cap: int = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One named quantity. ``discrete`` values have no middle: only the interval matters where it is not exact."""
+
+    name: str
+    expr: Named
+    unit: str
+    source: str
+    basis: Basis = "read"
+    discrete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """``need <= limit``, or else ``broken``; the slack is ``limit - need`` in ``unit``.
+
+    It does not apply where ``unless`` holds. ``use`` says where it counts: ``always``; as ``evidence``, which
+    a log showed of a past boot and which judges that boot alone; or in a ``search``, where it only keeps a
+    solver from values that buy nothing.
+    """
+
+    name: str
+    need: Expr
+    limit: Expr
+    unit: str
+    phase: Phase
+    broken: Outcome
+    remedy: str
+    source: str
+    basis: Basis = "read"
+    unless: Cond = NEVER
+    use: Literal["always", "evidence", "search"] = "always"
+
+    @property
+    def holds(self) -> Cond:
+        """The condition as a whole."""
+        return self.unless | AtMost(self.need, self.limit)
+
+    @property
+    def slack(self) -> Expr:
+        """How far the constraint is from binding, in ``unit``."""
+        return self.limit - self.need
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What may be asked for: the objective, its direction and unit, and the knobs it may move by itself.
+
+    ``shifts`` are facts that move the objective by a constant alone, so that an answer without them is
+    still the best one; its value is then not known.
+    """
+
+    name: str
+    meaning: str
+    objective: Expr
+    sense: Literal["max", "min"]
+    unit: str
+    moves: tuple[str, ...] = ()
+    shifts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A knob that this version no longer knows: the engine does not start on it."""
+
+    name: str
+    since: str
+    instead: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to tell where ``when`` holds (or where it cannot be ruled out); it changes no verdict."""
+
+    text: str
+    when: Cond = ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class EngineModel:
+    """One engine version with one container, declared.
+
+    ``split`` names the knobs that share the memory out: they move in every solve. ``constants`` are facts the
+    known container brings, each with its basis and source. ``needs`` are sets of constraints, with the condition
+    under which they count: one of each set must be decidable before a verdict is given. ``spare`` breaks the
+    last ties between shapes: more of it is better. ``arena_knobs`` change what the activation arena takes, and
+    so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot printed elsewhere
+    (a block count says which pool it was carved from). ``grain`` is the least slack, in bytes, that another
+    setting could use up: below it a constraint binds.
+    """
+
+    name: str
+    version: str
+    basis: Basis
+    container: str
+    knobs: Mapping[str, KnobSpec]
+    facts: Mapping[str, FactSpec]
+    rows: Mapping[str, Row]
+    requires: tuple[Require, ...]
+    goals: Mapping[str, Goal]
+    no_goals: Mapping[str, str]
+    split: tuple[tuple[str, Cond], ...]
+    needs: tuple[tuple[Cond, tuple[str, ...]], ...]
+    sessions: Expr
+    spare: Expr
+    removed: tuple[Removed, ...] = ()
+    notes: tuple[Note, ...] = ()
+    constants: Mapping[str, tuple[Interval, Basis, str]] = field(default_factory=dict)
+    arena_knobs: tuple[str, ...] = ()
+    implied: Mapping[str, tuple[Expr, Expr]] = field(default_factory=dict)
+    grain: int = 1
+
+    def names(self) -> dict[str, str]:
+        """Every name a user's file may call a knob by, in upper case, with the knob it means."""
+        found: dict[str, str] = {}
+        for spec in self.knobs.values():
+            for name in (spec.name, *spec.short):
+                found[name.upper()] = spec.name
+        for gone in self.removed:
+            found[gone.name.upper()] = gone.name
+        return found
+
+
+def row(name: str, expr: Expr | int) -> Named:
+    """``expr`` under the name that the ledger gives its row."""
+    return Named(name, lift(expr))
+
+
+def show(value: int, unit: str) -> str:
+    """A figure for people, with its unit."""
+    if unit == "B":
+        return show_bytes(value)
+    return f"{value:,} {unit}".rstrip()

@@ -1,0 +1,301 @@
+"""A shape, checked by plain integer arithmetic: the whole predicted ledger, and each constraint's slack.
+
+Nothing here touches a solver: this is what every answer is checked with again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from models.declare import Basis, EngineModel, FactSpec, Outcome, Phase, Require, Row, Verdict
+from models.expr import Cond, Expr, Missing, OnIntervals, OnNominal, Truth, Value, Walk
+from models.interval import Interval, point
+
+Shape = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a model is asked about, beside the shape.
+
+    ``as_is`` are the stated knobs of the running site, ``facts`` the given figures in base units (bytes,
+    tokens, counts), ``printed`` what a ledger of the as-is shape printed for named rows, ``limits`` the quality
+    constraints that this site makes hard.
+    """
+
+    as_is: Shape
+    facts: Mapping[str, Interval]
+    printed: Mapping[str, Interval] = field(default_factory=dict)
+    limits: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A named row: ``value`` is the best-supported figure within ``low`` to ``high``.
+
+    ``value`` is None where only the interval matters. ``predicted`` is the interval before a printed row
+    narrowed it, None where none did.
+    """
+
+    name: str
+    value: int | None
+    low: int
+    high: int
+    unit: str
+    source: str
+    basis: Basis
+    predicted: Interval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One constraint, judged. ``verdict`` is None where ``missing`` facts leave it open.
+
+    ``low`` and ``high`` bound the slack in ``unit``; both None where it does not apply or is open.
+    """
+
+    require: Require
+    verdict: Verdict | None
+    applies: bool
+    low: int | None
+    high: int | None
+    missing: frozenset[str] = frozenset()
+    hard: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Everything a model says about one shape."""
+
+    shape: dict[str, Interval]
+    quantities: dict[str, Quantity]
+    constraints: tuple[Checked, ...]
+    verdict: Verdict
+    outcome: Outcome
+    outcomes: tuple[Outcome, ...]
+    contradicted: tuple[str, ...]
+    notes: tuple[str, ...]
+    missing: tuple[str, ...]
+    unread: dict[str, frozenset[str]]
+
+    def constraint(self, name: str) -> Checked:
+        """The constraint of that name. Raises KeyError when the model has none."""
+        for checked in self.constraints:
+            if checked.require.name == name:
+                return checked
+        raise KeyError(name)
+
+
+class Knobs(Mapping[str, Interval]):
+    """The value of every knob of a model in one shape; a knob nobody set has its default.
+
+    A knob whose default nobody knows is absent, so that what depends on it turns up as missing.
+    """
+
+    def __init__(self, model: EngineModel, shape: Shape) -> None:
+        self._values: dict[str, Interval] = {}
+        pending: dict[str, Expr] = {}
+        for name, spec in model.knobs.items():
+            if spec.kind == "text":
+                continue
+            if name in shape:
+                self._values[name] = point(shape[name])
+            elif isinstance(spec.default, Expr):
+                pending[name] = spec.default
+            elif spec.default is not None:
+                self._values[name] = point(spec.default)
+        while pending:  # a default may follow from another default
+            for name, default in list(pending.items()):
+                walk = Walk(OnIntervals(knobs=self._values, as_is={}, facts={}))
+                value = walk.number(default)
+                if isinstance(value, Interval):
+                    self._values[name] = value
+                    del pending[name]
+                    break
+            else:
+                return
+
+    def __getitem__(self, name: str) -> Interval:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Reader:
+    """Reads a model's expressions for one shape: on intervals, and at the best-supported figures."""
+
+    def __init__(self, model: EngineModel, given: Given, shape: Shape) -> None:
+        self._model, self._given = model, given
+        self.knobs = Knobs(model, shape)
+        as_is = Knobs(model, given.as_is)
+        same = dict(self.knobs) == dict(as_is)
+        self._inputs = {"knobs": self.knobs, "as_is": as_is, "facts": given.facts}
+        self._narrowing = self._all_printed() if same else {}
+        self.intervals = OnIntervals(knobs=self.knobs, as_is=as_is, facts=given.facts, printed=self._narrowing)
+        self._walk: Walk[Value, Truth] = Walk(self.intervals)
+
+    def _all_printed(self) -> dict[str, Interval]:
+        found = dict(self._given.printed)
+        for name, (low_end, high_end) in self._model.implied.items():
+            low, high = self._plain.number(low_end), self._plain.number(high_end)
+            if isinstance(low, Missing) or isinstance(high, Missing) or low.low > high.high:
+                continue
+            implied = Interval(low.low, high.high)
+            found[name] = found.get(name, implied).meet(implied) or found[name]
+        return found
+
+    @cached_property
+    def _plain(self) -> Walk[Value, Truth]:
+        return Walk(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"], facts=self._given.facts))
+
+    @cached_property
+    def _nominal(self) -> Walk[Value, Truth]:
+        def middles(values: Mapping[str, Interval]) -> dict[str, Interval]:
+            return {name: point(value.middle) for name, value in values.items()}
+
+        return Walk(OnNominal(knobs=middles(self.knobs), as_is=middles(self._inputs["as_is"]),
+                              facts=middles(self._given.facts)))
+
+    def number(self, node: Expr) -> Value:
+        """The interval of ``node``, narrowed by what a ledger of this very shape printed."""
+        return self._walk.number(node)
+
+    def condition(self, node: Cond) -> Truth:
+        """The truth of ``node`` over all values the facts allow."""
+        return self._walk.condition(node)
+
+    def quantity(self, row: Row) -> Quantity | frozenset[str]:
+        """The row as a quantity, or the names of the facts it lacks."""
+        value = self._walk.number(row.expr)
+        if isinstance(value, Missing):
+            return value.names
+        nominal = self._nominal.number(row.expr)
+        best = nominal.low if isinstance(nominal, Interval) else value.middle
+        best = min(max(best, value.low), value.high)
+        predicted = None
+        if row.name in self._narrowing:
+            plain = self._plain.number(row.expr)
+            predicted = plain if isinstance(plain, Interval) else None
+        hidden = row.discrete and not value.exact
+        return Quantity(row.name, None if hidden else best, value.low, value.high, row.unit, row.source,
+                        row.basis, predicted)
+
+    def check(self, require: Require) -> Checked:
+        """``require`` judged for this shape."""
+        hard = require.phase is not Phase.QUALITY or require.name in self._given.limits
+        if self.condition(require.unless) is True:
+            return Checked(require, Verdict.FITS, False, None, None, hard=hard)
+        truth = self.condition(require.holds)
+        slack = self.number(require.slack)
+        if isinstance(truth, Missing):
+            return Checked(require, None, True, None, None, truth.names, hard)
+        low, high = (None, None) if isinstance(slack, Missing) else (slack.low, slack.high)
+        verdict = {True: Verdict.FITS, None: Verdict.KNIFE_EDGE, False: Verdict.DOES_NOT_FIT}[truth]
+        return Checked(require, verdict, True, low, high, hard=hard)
+
+
+def evaluate(model: EngineModel, given: Given, shape: Shape) -> Evaluation:
+    """Every row, constraint and note of ``model`` for ``shape``.
+
+    ``missing`` names what a verdict needs and nobody gave; ``unread`` maps rows that could not be computed to
+    the facts they lack. Raises nothing: what is not known is said in the result.
+    """
+    reader = Reader(model, given, shape)
+    quantities: dict[str, Quantity] = {}
+    unread: dict[str, frozenset[str]] = {}
+    for declared in model.rows.values():
+        found = reader.quantity(declared)
+        if isinstance(found, Quantity):
+            quantities[declared.name] = found
+        else:
+            unread[declared.name] = found
+    constraints = tuple(
+        checked
+        for checked in (reader.check(r) for r in model.requires if r.use != "search")
+        if not (checked.require.use == "evidence" and checked.missing)
+    )
+    verdict, outcome, outcomes = _judge(constraints)
+    notes = tuple(note.text for note in model.notes if reader.condition(note.when) is True)
+    return Evaluation(
+        dict(reader.knobs), quantities, constraints, verdict, outcome, outcomes,
+        tuple(sorted(reader.intervals.contradicted)), notes, _missing(model, reader, constraints), unread,
+    )
+
+
+def _judge(constraints: tuple[Checked, ...]) -> tuple[Verdict, Outcome, tuple[Outcome, ...]]:
+    hard = [c for c in constraints if c.hard and c.verdict is not None]
+    verdict = max((c.verdict for c in hard if c.verdict is not None), default=Verdict.FITS)
+    certain = max((c.require.broken for c in hard if c.verdict is Verdict.DOES_NOT_FIT), default=Outcome.SERVES)
+    possible = {c.require.broken for c in hard if c.verdict is Verdict.KNIFE_EDGE and c.require.broken > certain}
+    outcomes = tuple(sorted({certain, *possible}))
+    return verdict, outcomes[-1], outcomes
+
+
+def _missing(model: EngineModel, reader: Reader, constraints: tuple[Checked, ...]) -> tuple[str, ...]:
+    by_name = {c.require.name: c for c in constraints}
+    found: list[str] = []
+    for when, names in model.needs:
+        counts = reader.condition(when)
+        if counts is False:
+            continue
+        if isinstance(counts, Missing):
+            found += sorted(counts.names)
+        open_ones = [by_name[name].missing for name in names if by_name[name].missing]
+        if len(open_ones) == len(names):
+            found += sorted(open_ones[0])
+    return tuple(dict.fromkeys(found))
+
+
+def fold_cards(
+    specs: Mapping[str, FactSpec], facts: Mapping[str, Interval]
+) -> tuple[dict[str, Interval], dict[str, int]]:
+    """Per-card facts (``card_total.0``) folded as the engine folds them, and the card that binds for each.
+
+    The smallest capacity and the largest program bind; what is held is the capacity less the least free.
+    A fact given without a card wins over none, and loses to its cards.
+    """
+    folded = {name: value for name, value in facts.items() if "." not in name}
+    binding: dict[str, int] = {}
+    cards: dict[str, dict[int, Interval]] = {}
+    for name, value in facts.items():
+        plain, _, card = name.rpartition(".")
+        if plain in specs and card.isdigit():
+            cards.setdefault(plain, {})[int(card)] = value
+    for name, by_card in cards.items():
+        how = specs[name].fold
+        if how == "held":
+            continue
+        least = how == "min"
+        pick = min(by_card, key=lambda c: by_card[c].middle if least else -by_card[c].middle)
+        ends = [(v.low, v.high) for v in by_card.values()]
+        ends_low, ends_high = zip(*ends, strict=True)
+        folded[name] = Interval(min(ends_low), min(ends_high)) if least else Interval(max(ends_low), max(ends_high))
+        binding[name] = pick
+    if "already_held" in cards:
+        folded["already_held"], binding["already_held"] = _held(cards, folded)
+    return folded, binding
+
+
+def _held(cards: Mapping[str, Mapping[int, Interval]], folded: Mapping[str, Interval]) -> tuple[Interval, int]:
+    held = cards["already_held"]
+    totals = cards.get("card_total", {})
+    if not totals or set(totals) != set(held):
+        # one capacity for all cards: the fullest card has the least free
+        pick = max(held, key=lambda c: held[c].middle)
+        return Interval(max(v.low for v in held.values()), max(v.high for v in held.values())), pick
+    free = {card: totals[card] - held[card] for card in held}
+    pick = min(free, key=lambda c: free[c].middle)
+    capacity = folded["card_total"]
+    if all(totals[pick].high <= totals[c].low for c in totals) and all(
+        free[pick].high <= free[c].low for c in free if c != pick
+    ):
+        return held[pick], pick
+    least = Interval(min(v.low for v in free.values()), min(v.high for v in free.values()))
+    difference = capacity - least
+    return Interval(max(difference.low, 0), max(difference.high, 0)), pick

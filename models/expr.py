@@ -1,0 +1,625 @@
+"""Expressions over knobs and facts: declared once, read many ways.
+
+A declaration builds a graph with ordinary operators plus :func:`minimum`, :func:`maximum`, :func:`select`,
+floor division and comparisons. A *reading* of the graph is an :class:`Algebra`: whole numbers, intervals,
+numpy arrays, text, or a CP-SAT model. :class:`Walk` visits each node once and takes only the branch that a
+decided condition leaves, so a fact that a shape does not need is never asked for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+from models.interval import Interval, point
+
+
+class Expr:
+    """A whole-number expression. All arithmetic is exact; ``//`` rounds down."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Expr | int) -> Expr:
+        return Sum((self, lift(other)))
+
+    def __radd__(self, other: int) -> Expr:
+        return Sum((lift(other), self))
+
+    def __sub__(self, other: Expr | int) -> Expr:
+        return Sum((self, Negative(lift(other))))
+
+    def __rsub__(self, other: int) -> Expr:
+        return Sum((lift(other), Negative(self)))
+
+    def __mul__(self, other: Expr | int) -> Expr:
+        return Product(self, lift(other))
+
+    def __rmul__(self, other: int) -> Expr:
+        return Product(lift(other), self)
+
+    def __floordiv__(self, other: Expr | int) -> Expr:
+        return FloorQuotient(self, lift(other))
+
+    def __le__(self, other: Expr | int) -> Cond:
+        return AtMost(self, lift(other))
+
+    def __ge__(self, other: Expr | int) -> Cond:
+        return AtMost(lift(other), self)
+
+    def __lt__(self, other: Expr | int) -> Cond:
+        return AtMost(self + 1, lift(other))
+
+    def __gt__(self, other: Expr | int) -> Cond:
+        return AtMost(lift(other) + 1, self)
+
+    def equals(self, other: Expr | int) -> Cond:
+        """Whether both have the same value (``==`` stays Python's own identity)."""
+        other = lift(other)
+        return Both((AtMost(self, other), AtMost(other, self)))
+
+
+class Cond:
+    """A condition. Read on intervals it may be true, false, or depend on digits nobody printed."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Cond) -> Cond:
+        return Both((self, other))
+
+    def __or__(self, other: Cond) -> Cond:
+        return Either((self, other))
+
+    def __invert__(self) -> Cond:
+        return Not(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const(Expr):
+    """A number known exactly."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Between(Expr):
+    """Something known only to lie between two values; ``nominal`` is the best-supported one."""
+
+    low: Expr
+    high: Expr
+    nominal: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Knob(Expr):
+    """What the operator sets, in the knob's own unit."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AsIs(Expr):
+    """The value a knob has on the running site, whatever the shape under question sets it to."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fact(Expr):
+    """What is given; ``otherwise`` is how to compute it where nobody gave it (None: it is then missing)."""
+
+    name: str
+    otherwise: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agree(Expr):
+    """One value known in several ways: what all of them allow. Ways with missing facts do not count."""
+
+    name: str
+    ways: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Named(Expr):
+    """A quantity under the name that the ledger gives its row."""
+
+    name: str
+    inner: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sum(Expr):
+    terms: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Negative(Expr):
+    inner: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product(Expr):
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FloorQuotient(Expr):
+    """``left / right`` rounded down; ``right`` must be positive."""
+
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remainder(Expr):
+    """``left`` modulo a positive constant, never negative."""
+
+    left: Expr
+    modulus: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Least(Expr):
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Greatest(Expr):
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select(Expr):
+    condition: Cond
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AtMost(Cond):
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Both(Cond):
+    items: tuple[Cond, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Either(Cond):
+    items: tuple[Cond, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Not(Cond):
+    inner: Cond
+
+
+ALWAYS: Final[Cond] = Both(())
+NEVER: Final[Cond] = Either(())
+
+
+def lift(value: Expr | int) -> Expr:
+    """An expression as it is, a whole number as a constant."""
+    return value if isinstance(value, Expr) else Const(value)
+
+
+def minimum(*items: Expr | int) -> Expr:
+    """The least of ``items``."""
+    return Least(tuple(map(lift, items)))
+
+
+def maximum(*items: Expr | int) -> Expr:
+    """The greatest of ``items``."""
+    return Greatest(tuple(map(lift, items)))
+
+
+def select(condition: Cond, then: Expr | int, otherwise: Expr | int) -> Expr:
+    """``then`` where ``condition`` holds, else ``otherwise``."""
+    return Select(condition, lift(then), lift(otherwise))
+
+
+def ceil_div(value: Expr, divisor: Expr | int) -> Expr:
+    """``value / divisor`` rounded up; ``divisor`` must be positive."""
+    return (value + lift(divisor) - 1) // divisor
+
+
+def align_up(value: Expr, unit: int) -> Expr:
+    """``value`` rounded up to whole multiples of ``unit``."""
+    return ceil_div(value, unit) * unit
+
+
+def align_down(value: Expr, unit: int) -> Expr:
+    """``value`` rounded down to whole multiples of ``unit``."""
+    return (value // unit) * unit
+
+
+def between(low: Expr | int, high: Expr | int, nominal: Expr | int | None = None) -> Expr:
+    """Something known only to lie between two values; the middle is best supported unless one is named."""
+    low, high = lift(low), lift(high)
+    return Between(low, high, (low + high) // 2 if nominal is None else lift(nominal))
+
+
+def remainder(value: Expr, modulus: int) -> Expr:
+    """What ``value`` exceeds a whole multiple of ``modulus`` by: 0 to ``modulus - 1``."""
+    return Remainder(value, modulus)
+
+
+def total(items: Sequence[Expr]) -> Expr:
+    """The sum of ``items``; 0 of none."""
+    return Sum(tuple(items))
+
+
+N = TypeVar("N")
+C = TypeVar("C")
+
+
+class Algebra(ABC, Generic[N, C]):
+    """One way of reading an expression graph: ``N`` stands for numbers, ``C`` for conditions."""
+
+    @abstractmethod
+    def const(self, value: int) -> N: ...
+    @abstractmethod
+    def between(self, low: N, high: N, nominal: N) -> N: ...
+    @abstractmethod
+    def agree(self, name: str, ways: Sequence[Callable[[], N]]) -> N: ...
+    @abstractmethod
+    def knob(self, name: str) -> N: ...
+    @abstractmethod
+    def as_is(self, name: str) -> N: ...
+    @abstractmethod
+    def fact(self, name: str, otherwise: Callable[[], N] | None) -> N: ...
+    @abstractmethod
+    def add(self, terms: Sequence[N]) -> N: ...
+    @abstractmethod
+    def negative(self, inner: N) -> N: ...
+    @abstractmethod
+    def product(self, left: N, right: N) -> N: ...
+    @abstractmethod
+    def quotient(self, left: N, right: N) -> N: ...
+    @abstractmethod
+    def remainder(self, left: N, modulus: int) -> N: ...
+    @abstractmethod
+    def least(self, items: Sequence[N]) -> N: ...
+    @abstractmethod
+    def greatest(self, items: Sequence[N]) -> N: ...
+    @abstractmethod
+    def select(self, condition: C, then: Callable[[], N], otherwise: Callable[[], N]) -> N: ...
+    @abstractmethod
+    def at_most(self, left: N, right: N) -> C: ...
+    @abstractmethod
+    def both(self, items: Sequence[C]) -> C: ...
+    @abstractmethod
+    def either(self, items: Sequence[C]) -> C: ...
+    @abstractmethod
+    def negation(self, inner: C) -> C: ...
+
+    def named(self, name: str, value: N) -> N:
+        """What becomes of a quantity with a row name; here: itself."""
+        return value
+
+
+class Walk(Generic[N, C]):
+    """Reads expressions by one algebra, each node once."""
+
+    def __init__(self, algebra: Algebra[N, C]) -> None:
+        self._algebra = algebra
+        self._numbers: dict[int, N] = {}
+        self._conditions: dict[int, C] = {}
+        self._kept: list[Expr | Cond] = []  # ids are only unique among living nodes
+
+    def number(self, node: Expr) -> N:
+        """The value of ``node`` in this reading."""
+        key = id(node)
+        if key not in self._numbers:
+            value = self._number(node)
+            self._numbers[key] = value
+            self._kept.append(node)
+        return self._numbers[key]
+
+    def condition(self, node: Cond) -> C:
+        """The truth of ``node`` in this reading."""
+        key = id(node)
+        if key not in self._conditions:
+            value = self._condition(node)
+            self._conditions[key] = value
+            self._kept.append(node)
+        return self._conditions[key]
+
+    def _number(self, node: Expr) -> N:
+        by = self._algebra
+        match node:
+            case Const(value):
+                return by.const(value)
+            case Between(low, high, nominal):
+                return by.between(self.number(low), self.number(high), self.number(nominal))
+            case Knob(name):
+                return by.knob(name)
+            case AsIs(name):
+                return by.as_is(name)
+            case Fact(name, None):
+                return by.fact(name, None)
+            case Fact(name, Expr() as fallback):
+                return by.fact(name, lambda: self.number(fallback))
+            case Agree(name, ways):
+                return by.agree(name, [partial(self.number, way) for way in ways])
+            case Named(name, inner):
+                return by.named(name, self.number(inner))
+            case Sum(terms):
+                return by.add([self.number(term) for term in terms])
+            case Negative(inner):
+                return by.negative(self.number(inner))
+            case Product(left, right):
+                return by.product(self.number(left), self.number(right))
+            case FloorQuotient(left, right):
+                return by.quotient(self.number(left), self.number(right))
+            case Remainder(left, modulus):
+                return by.remainder(self.number(left), modulus)
+            case Least(items):
+                return by.least([self.number(item) for item in items])
+            case Greatest(items):
+                return by.greatest([self.number(item) for item in items])
+            case Select(condition, then, otherwise):
+                return by.select(
+                    self.condition(condition), lambda: self.number(then), lambda: self.number(otherwise)
+                )
+        raise TypeError(f"no reading for {type(node).__name__}")
+
+    def _condition(self, node: Cond) -> C:
+        by = self._algebra
+        match node:
+            case AtMost(left, right):
+                return by.at_most(self.number(left), self.number(right))
+            case Both(items):
+                return by.both([self.condition(item) for item in items])
+            case Either(items):
+                return by.either([self.condition(item) for item in items])
+            case Not(inner):
+                return by.negation(self.condition(inner))
+        raise TypeError(f"no reading for {type(node).__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What a value could not be computed without: the names of the facts or knobs nobody gave."""
+
+    names: frozenset[str]
+
+
+Value = Interval | Missing
+#: True, False, None (depends on digits nobody printed), or what is missing to tell.
+Truth = bool | None | Missing
+
+
+class OnIntervals(Algebra[Value, Truth]):
+    """Reads an expression on intervals: the result holds every value that the inputs allow.
+
+    ``knobs`` and ``as_is`` are in each knob's own unit. ``printed`` narrows named quantities to what a ledger
+    of the same shape printed; where the two contradict each other the prediction stands and the name is
+    added to ``contradicted``. Sound for every input; exact where each fact enters in one direction.
+    """
+
+    def __init__(
+        self,
+        *,
+        knobs: Mapping[str, Interval],
+        as_is: Mapping[str, Interval],
+        facts: Mapping[str, Interval],
+        printed: Mapping[str, Interval] | None = None,
+    ) -> None:
+        self._knobs = knobs
+        self._as_is = as_is
+        self._facts = facts
+        self._printed = printed or {}
+        self.contradicted: set[str] = set()
+
+    def const(self, value: int) -> Value:
+        return point(value)
+
+    def between(self, low: Value, high: Value, nominal: Value) -> Value:
+        known = _all_known((low, high))
+        return known if isinstance(known, Missing) else known[0].join(known[1])
+
+    def agree(self, name: str, ways: Sequence[Callable[[], Value]]) -> Value:
+        values = [way() for way in ways]
+        known = [value for value in values if isinstance(value, Interval)]
+        if not known:
+            return values[-1]
+        agreed = known[0]
+        for way in known[1:]:
+            meet = agreed.meet(way)
+            if meet is None:
+                self.contradicted.add(name)
+                return agreed.join(way)
+            agreed = meet
+        return agreed
+
+    def knob(self, name: str) -> Value:
+        return _given(self._knobs, name)
+
+    def as_is(self, name: str) -> Value:
+        return _given(self._as_is, name)
+
+    def fact(self, name: str, otherwise: Callable[[], Value] | None) -> Value:
+        if name not in self._facts and otherwise is not None:
+            return otherwise()
+        return _given(self._facts, name)
+
+    def named(self, name: str, value: Value) -> Value:
+        seen = self._printed.get(name)
+        if seen is None or isinstance(value, Missing):
+            return value
+        meet = value.meet(seen)
+        if meet is None:
+            self.contradicted.add(name)
+            return value
+        return meet
+
+    def add(self, terms: Sequence[Value]) -> Value:
+        known = _all_known(terms)
+        if isinstance(known, Missing):
+            return known
+        return Interval(sum(t.low for t in known), sum(t.high for t in known))
+
+    def negative(self, inner: Value) -> Value:
+        return inner if isinstance(inner, Missing) else Interval(-inner.high, -inner.low)
+
+    def product(self, left: Value, right: Value) -> Value:
+        known = _all_known((left, right))
+        if isinstance(known, Missing):
+            return known
+        a, b = known
+        corners = (a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high)
+        return Interval(min(corners), max(corners))
+
+    def quotient(self, left: Value, right: Value) -> Value:
+        known = _all_known((left, right))
+        if isinstance(known, Missing):
+            return known
+        a, b = known
+        if b.low <= 0:
+            raise ValueError("division by an interval that is not positive")
+        corners = (a.low // b.low, a.low // b.high, a.high // b.low, a.high // b.high)
+        return Interval(min(corners), max(corners))
+
+    def remainder(self, left: Value, modulus: int) -> Value:
+        if isinstance(left, Missing):
+            return left
+        if left.low // modulus == left.high // modulus:
+            return Interval(left.low % modulus, left.high % modulus)
+        return Interval(0, modulus - 1)
+
+    def least(self, items: Sequence[Value]) -> Value:
+        known = _all_known(items)
+        if isinstance(known, Missing):
+            return known
+        return Interval(min(i.low for i in known), min(i.high for i in known))
+
+    def greatest(self, items: Sequence[Value]) -> Value:
+        known = _all_known(items)
+        if isinstance(known, Missing):
+            return known
+        return Interval(max(i.low for i in known), max(i.high for i in known))
+
+    def select(self, condition: Truth, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+        if isinstance(condition, Missing):
+            return condition
+        if condition is not None:
+            return then() if condition else otherwise()
+        known = _all_known((then(), otherwise()))
+        return known if isinstance(known, Missing) else known[0].join(known[1])
+
+    def at_most(self, left: Value, right: Value) -> Truth:
+        known = _all_known((left, right))
+        if isinstance(known, Missing):
+            return known
+        a, b = known
+        if a.high <= b.low:
+            return True
+        return False if a.low > b.high else None
+
+    def both(self, items: Sequence[Truth]) -> Truth:
+        if any(item is False for item in items):
+            return False
+        missing = [item for item in items if isinstance(item, Missing)]
+        if missing:
+            return _joined(missing)
+        return None if any(item is None for item in items) else True
+
+    def either(self, items: Sequence[Truth]) -> Truth:
+        return self.negation(self.both([self.negation(item) for item in items]))
+
+    def negation(self, inner: Truth) -> Truth:
+        return (not inner) if isinstance(inner, bool) else inner
+
+
+class OnNominal(OnIntervals):
+    """Reads an expression on the figures as printed: one best-supported value, not a bound."""
+
+    def agree(self, name: str, ways: Sequence[Callable[[], Value]]) -> Value:
+        values = [way() for way in ways]
+        return next((value for value in values if isinstance(value, Interval)), values[-1])
+
+    def between(self, low: Value, high: Value, nominal: Value) -> Value:
+        return nominal
+
+
+def _given(values: Mapping[str, Interval], name: str) -> Value:
+    return values[name] if name in values else Missing(frozenset((name,)))
+
+
+def _joined(missing: Sequence[Missing]) -> Missing:
+    return Missing(frozenset().union(*(item.names for item in missing)))
+
+
+def _all_known(values: Sequence[Value]) -> list[Interval] | Missing:
+    missing = [value for value in values if isinstance(value, Missing)]
+    if missing:
+        return _joined(missing)
+    return [value for value in values if isinstance(value, Interval)]
+
+
+class AsText(Algebra[str, str]):
+    """Writes an expression as a formula for people; named quantities stand by their names."""
+
+    def const(self, value: int) -> str:
+        return f"{value:,}"
+
+    def between(self, low: str, high: str, nominal: str) -> str:
+        return f"[{low} .. {high}]"
+
+    def agree(self, name: str, ways: Sequence[Callable[[], str]]) -> str:
+        return name
+
+    def knob(self, name: str) -> str:
+        return name
+
+    def as_is(self, name: str) -> str:
+        return f"{name} as it is"
+
+    def fact(self, name: str, otherwise: Callable[[], str] | None) -> str:
+        return name
+
+    def named(self, name: str, value: str) -> str:
+        return name
+
+    def add(self, terms: Sequence[str]) -> str:
+        return "(" + " + ".join(terms).replace("+ -", "- ") + ")"
+
+    def negative(self, inner: str) -> str:
+        return f"-{inner}"
+
+    def product(self, left: str, right: str) -> str:
+        return f"{left} * {right}"
+
+    def quotient(self, left: str, right: str) -> str:
+        return f"floor({left} / {right})"
+
+    def remainder(self, left: str, modulus: int) -> str:
+        return f"{left} mod {modulus:,}"
+
+    def least(self, items: Sequence[str]) -> str:
+        return f"min({', '.join(items)})"
+
+    def greatest(self, items: Sequence[str]) -> str:
+        return f"max({', '.join(items)})"
+
+    def select(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
+        return f"({then()} if {condition} else {otherwise()})"
+
+    def at_most(self, left: str, right: str) -> str:
+        return f"{left} <= {right}"
+
+    def both(self, items: Sequence[str]) -> str:
+        return " and ".join(items) or "always"
+
+    def either(self, items: Sequence[str]) -> str:
+        return f"({' or '.join(items)})" if items else "never"
+
+    def negation(self, inner: str) -> str:
+        return f"not {inner}"

@@ -1,0 +1,546 @@
+"""radiance, declared: what each of its three generations does with VRAM and pinned RAM.
+
+Sources: ``facts`` is the collected reading of the engine's 1.0.x source and of real boot ledgers; seeds 000,
+001 and 003 are operators' notes. All sizes are bytes a rank; MiB knobs are counted in MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from models.declare import (
+    RATIO_UNIT,
+    Basis,
+    EngineModel,
+    FactSpec,
+    Goal,
+    KnobSpec,
+    Note,
+    Outcome,
+    Phase,
+    Removed,
+    Require,
+    Row,
+    row,
+)
+from models.expr import (
+    NEVER,
+    AsIs,
+    Cond,
+    Expr,
+    Fact,
+    Knob,
+    Named,
+    align_down,
+    align_up,
+    between,
+    ceil_div,
+    lift,
+    maximum,
+    minimum,
+    remainder,
+    select,
+    total,
+)
+from models.interval import MIB, Interval, point, printed
+from models.radiance.containers import GRANULE, KNOWN, PAGE, STATICS, layout, recognise
+from models.versions import Version
+
+Family = Literal["A", "B", "C"]
+
+#: The context the known model was trained on, tokens.
+TRAINED_CONTEXT: Final = 262_144
+#: Rows of a step that the lossy wire still sums exactly (seed 001).
+LOSSY_WIRE_ROWS: Final = 25
+#: Slab slots that hold no resident: 64 in every printed mover line.
+SHADOW_SLOTS: Final = 64
+#: The step batch's pinned ring, 9.35 MiB at 2 sequences; and the notes' allowance for everything else pinned.
+PINNED_RING: Final = 9 * MIB
+PINNED_OTHER: Final = 2048 * MIB
+#: Kept free above the headroom at settling: 36.46 MiB printed by 1.0.12 and 1.0.13, 113.19 MiB by seed 001's build.
+KEPT_LOW: Final = printed("36.46", MIB).low
+KEPT_HIGH: Final = printed("113.19", MIB).high
+
+_SOURCE = "facts: 1.0.x source"
+_FUNDING = "seed 000: funding formula of 1.8.1"
+_CEILING = "seed 001: settled free - floor + pair"
+_PINNED = "seed 000: pinned-RAM ledger"
+
+
+def family(version: Version) -> Family:
+    """Which generation of memory rules a version follows."""
+    if version < (1, 1, 0):
+        return "A"
+    return "B" if version < (1, 3, 0) else "C"
+
+
+def _knobs(of: Family) -> dict[str, KnobSpec]:
+    mib = "MiB"
+    specs = [
+        KnobSpec(
+            "max_num_seqs", "sequences", low=1, high=4096, free_high=256, default=256,
+            default_source=_SOURCE, short=("max_seqs",), source=_SOURCE,
+        ),
+        KnobSpec(
+            "max_model_len", "tokens", low=1, high=TRAINED_CONTEXT, step=1024, default=TRAINED_CONTEXT,
+            default_source="facts: 0 means the trained context", short=("max_ctx", "max_len"), automatic="0",
+        ),
+        KnobSpec(
+            "kv_cache_dtype", kind="choice", choices=("bf16", "fp8"), high=1, default=0, default_source=_SOURCE,
+            short=("kv_dtype",),
+        ),
+        KnobSpec(
+            "num_speculative_tokens", "tokens", high=16, default=None, automatic="auto",
+            short=("spec_tokens", "spec", "num_spec_tokens"),
+        ),
+        KnobSpec("tp", "cards", low=1, high=8, default=1, default_source="assumed", short=("tensor_parallel",)),
+        KnobSpec("gpu_headroom_mib", mib, high=1 << 20, free_low=48, step=64, default=96, default_source=_SOURCE,
+                 short=("gpu_headroom", "headroom_mib")),
+        KnobSpec("host_pool_mib", mib, high=1 << 22, step=1024, default=0, default_source=_SOURCE),
+        KnobSpec("max_num_batched_tokens", "tokens", low=1, high=1 << 20, step=1024, default=8192,
+                 default_source=_SOURCE, short=("mnbt", "max_batched_tokens")),
+        KnobSpec("checkpoint_interval", "tokens", low=64, high=1 << 20, default=2048, default_source=_SOURCE),
+        KnobSpec("tp_wire", kind="choice", choices=("exact", "wht6"), high=1, default=0, default_source=_SOURCE),
+        KnobSpec("placement", kind="choice", choices=("auto", "all_vram", "layer_offload", "expert_tiered"),
+                 high=3, default=0, default_source=_SOURCE),
+        KnobSpec("ngram_placement", kind="choice", choices=("unstated", "ram", "disk"), high=2, default=0,
+                 default_source="the default is not known"),
+        KnobSpec("embedding_placement", kind="choice", choices=("auto", "vram", "ram"), high=2, inert=True),
+        KnobSpec("deterministic", kind="switch", high=1),
+        KnobSpec("weights_disk_tier", kind="switch", high=1),
+        KnobSpec("prefix_cache_host_mib", mib, high=1 << 22, step=1024, short=("prefix_cache_mib",),
+                 default_source=_SOURCE),
+        KnobSpec("ttm_min_mib", mib, high=1 << 22, default_source="the site's own gate; absent here"),
+        KnobSpec("ttm_target_mib", mib, high=1 << 22, default_source="the site's own gate; absent here"),
+        KnobSpec("prefix_cache_disk_mib", mib, high=1 << 30, inert=True),
+        *(KnobSpec(name, kind="text", default=None, inert=True)
+          for name in ("model", "host", "port", "prefix_cache_dir", "checkpoint_policy", "mm_max_patches",
+                       "served_model_name")),
+        KnobSpec("no_prefix_cache", kind="switch", high=1, inert=True),
+    ]
+    # what the checkpoints take moved from the pool to pinned RAM with 1.1.0, and became a policy
+    slots = KnobSpec("checkpoint_slots", "slots", high=4096, default=8, default_source=_SOURCE, automatic="auto")
+    if of != "A":
+        slots = KnobSpec("checkpoint_slots", "slots", high=4096, automatic="auto", default=_automatic_slots(),
+                         default_source="seed 000: slots x (1 + kept); kept per sequence is only believed")
+    specs.append(slots)
+    if of == "A":
+        specs.append(KnobSpec("expert_vs_cache_ratio", "", kind="decimal", scale=RATIO_UNIT, low=1, high=RATIO_UNIT - 1,
+                              step=RATIO_UNIT // 100, grid=RATIO_UNIT // 10_000, default=3 * RATIO_UNIT // 4,
+                              default_source=_SOURCE))
+    if of != "C":
+        for name in ("vram_weights_mib", "vram_kv_mib"):
+            specs.append(KnobSpec(name, mib, high=1 << 20, free_low=1, step=64, default=0,
+                                  default_source=f"{_SOURCE}: 0 derives it"))
+    return {spec.name: spec for spec in specs}
+
+
+def _automatic_slots() -> Expr:
+    # kept = 1 + floor(log2(length / interval)), counted by its powers of two; one more is believed possible
+    length, interval = Knob("max_model_len"), Knob("checkpoint_interval")
+    kept = total([select(length >= interval * (1 << k), 1, 0) for k in range(12)])
+    return Knob("max_num_seqs") * (kept + between(0, 1))
+
+
+def _removed(of: Family) -> tuple[Removed, ...]:
+    gone: list[Removed] = []
+    if of != "A":
+        gone.append(Removed("expert_vs_cache_ratio", "1.1.0",
+                            "the split follows from host_pool_mib and from max_num_seqs x max_model_len",
+                            "facts: version map"))
+    if of == "C":
+        for name in ("vram_weights_mib", "vram_kv_mib"):
+            gone.append(Removed(name, "1.3.0",
+                                "size the cache by max_num_seqs x max_model_len and fund it by host_pool_mib",
+                                "seed 000; facts: gone since 1.3.0"))
+    return tuple(gone)
+
+
+def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
+    def ledger(name: str, text: str, fold: Literal["min", "max", "held", "none"] = "max") -> FactSpec:
+        return FactSpec(name, "B", f"boot ledger, row `{text}`", fold)
+
+    specs = [
+        ledger("card_total", "card total", "min"),
+        ledger("already_held", "already held", "held"),
+        ledger("activation_arena", "activation arena"),
+        ledger("step_staging", "step staging"),
+        *([ledger("hardware_queues", "hardware queues")] if hardware_queues else []),
+        *([ledger("drift", "drift"), ledger("prefetch", "prefetch")] if of != "A" else []),
+        ledger("static_weights", "static weights"),
+        ledger("left_to_host", "left to the host"),
+        FactSpec("settled_free", "B", "boot ledger, line `card N settled at X free`", "min"),
+        FactSpec("settle_floor", "B", "boot ledger, line `settled at ... against Y`", "max"),
+        FactSpec("pair_ceiling", "B", "settled free - settle floor + the pair of that boot (seed 001)", "min"),
+        FactSpec("boot_pair", "B", "boot ledger, rows vram_weights + vram_kv", "min"),
+        FactSpec("expert_plane", "B", "printed experts + host pool of a full host pool, or the container's layout",
+                 "max"),
+        FactSpec("expert_layer_max", "B", "the container's largest routed layer a rank", "max"),
+        FactSpec("unit_max", "B", "the container's largest movable unit a rank", "max"),
+        FactSpec("spare", "B", "the planner's shadow slots and ring, in bytes a rank", "max"),
+        FactSpec("movable_units", "units", "boot ledger, line `heat engine: N movable units`", "max"),
+        FactSpec("slot_stride", "B", "the container's mean movable unit a rank", "max"),
+        FactSpec("kv_page_fp8", "B", "boot ledger: page sizes of the paged KV groups, added up, fp8", "max"),
+        FactSpec("kv_page_bf16", "B", "boot ledger: page sizes of the paged KV groups, added up, bf16", "max"),
+        FactSpec("kv_block", "tokens", "boot ledger: `block N tok` of the paged KV groups", "max"),
+        FactSpec("kv_state", "B", "boot ledger: state groups of one sequence, all copies, added up", "max"),
+        FactSpec("checkpoint_bytes", "B", "boot ledger: one state of each state group, added up", "max"),
+        FactSpec("kv_blocks", "blocks", "boot ledger: `N blocks` of the paged KV groups", "min"),
+        FactSpec("container", "", "the model file's name", words=tuple(KNOWN)),
+        FactSpec("integrated_gpu", "", "1 where a card is an integrated GPU", cap=1),
+        FactSpec("mem_total", "B", "grep MemTotal /proc/meminfo"),
+        FactSpec("mem_available", "B", "grep MemAvailable /proc/meminfo, before the server starts"),
+        FactSpec("ttm_limit", "B", "cat /sys/module/ttm/parameters/pages_limit, times 4096"),
+        FactSpec("memlock", "B", "ulimit -l, times 1024"),
+        FactSpec("ngram_table", "B", "boot ledger, line `placement: n-gram table`; 0B where it stays on disk"),
+        FactSpec("ngram_size", "B", "the size of the container's n-gram table"),
+    ]
+    return {spec.name: spec for spec in specs}
+
+
+class _Budget:
+    """The VRAM budget in the order the engine spends it."""
+
+    def __init__(self, of: Family, queues: bool, container: str, tp: int) -> None:
+        self._of = of
+        self._pool(container, tp)
+        self._claimable(queues)
+        self._split()
+        self._grant()
+
+    def _pool(self, container: str, tp: int) -> None:
+        # KV manager: fixed part first, then whole blocks of every paged group (facts 2, byte-exact)
+        kv = layout(container, tp)
+        slots = Knob("checkpoint_slots")
+        self.stride = align_up(kv.checkpoint, GRANULE)
+        # 1.1.0 moved the checkpoints out of the pool into pinned RAM
+        in_pool = select(slots >= 1, slots * self.stride + GRANULE, 0) if self._of == "A" else lift(0)
+        self.checkpoint = kv.checkpoint
+        self.page, self.block = kv.page, kv.block
+        self.fixed = row("kv_fixed", kv.states + in_pool + PAGE * kv.paged_groups)
+        self.blocks_each = row("blocks_per_sequence", ceil_div(Knob("max_model_len"), kv.block))
+        self.demand = row("kv_ceiling", self.fixed + Knob("max_num_seqs") * self.blocks_each * kv.page)
+
+    def _claimable(self, queues: bool) -> None:
+        integrated = select(Fact("integrated_gpu", lift(0)) >= 1, Fact("mem_total") // 8, 0)
+        self.headroom = row(
+            "headroom_kept", maximum(Knob("gpu_headroom_mib") * MIB, Fact("left_to_host", integrated))
+        )
+        # the block tables are carved for the worst step, so they move with sequences and length (facts 1.1)
+        self.staging = row("step_staging", Fact("step_staging") + _tables(Knob) - _tables(AsIs))
+        fixed = [Fact("already_held"), self.headroom, Fact("activation_arena"), self.staging]
+        if queues:
+            fixed.append(Fact("hardware_queues"))
+        if self._of != "A":
+            # 1.1 to 1.2: nobody has seen these rows; the 1.8.1 formula names them
+            absent = lift(0) if self._of == "B" else None
+            fixed += [Fact("drift", absent), Fact("prefetch", absent)]
+        self.before_pools = Fact("card_total") - total(fixed)
+        if self._of == "C":
+            self.weights_stated: Cond = NEVER
+            self.kv_stated: Cond = NEVER
+            self.stated_weights, self.stated_kv = lift(0), lift(0)
+        else:
+            weights, kv = Knob("vram_weights_mib"), Knob("vram_kv_mib")
+            self.weights_stated, self.kv_stated = weights >= 1, kv >= 1
+            self.stated_weights, self.stated_kv = weights * MIB, kv * MIB
+        self.both_stated = self.weights_stated & self.kv_stated
+        self.pair = self.stated_weights + self.stated_kv
+        self.claimable = row("claimable", self.before_pools - self.pair)
+
+    def _split(self) -> None:
+        statics, plane = Fact("static_weights"), Fact("expert_plane")
+        # a stated weights pool is taken off before; the statics are then inside it
+        self.elastic = row(
+            "elastic", select(self.weights_stated, self.claimable, maximum(self.claimable - statics, 0))
+        )
+        elastic, demand = self.elastic, self.demand
+        stride = Fact("slot_stride", Fact("unit_max"))
+        self.spare = Fact("spare", between(2 * Fact("unit_max"), SHADOW_SLOTS * stride))
+        if self._of == "A":
+            # Experts take the ratio, then what the cache leaves above its ceiling, up to the plane; the cache
+            # takes what experts leave. elastic - floor(elastic * (1 - r)) is ceil(elastic * r): written so,
+            # elastic enters in one direction only and intervals stay as tight as the facts.
+            ratio = Knob("expert_vs_cache_ratio")
+            share = ceil_div(elastic * ratio, RATIO_UNIT)
+            derived_experts = minimum(maximum(share, elastic - demand), plane)
+            cache_share = (elastic * (RATIO_UNIT - ratio)) // RATIO_UNIT
+            derived_kv = minimum(maximum(cache_share, elastic - plane), demand)
+            self.unusable = maximum(elastic - demand - plane, 0)
+            self.floor = row("expert_floor", lift(0))
+        else:
+            # the experts keep what the host pool cannot hold, the cache takes the rest up to its demand, and
+            # what the cache does not want returns to the experts
+            whole = plane + self.spare
+            room = Knob("host_pool_mib") * MIB
+            self.floor = row("expert_floor", minimum(whole, maximum(whole - room, 0)))
+            derived_experts = minimum(maximum(elastic - demand, self.floor), whole)
+            derived_kv = minimum(demand, maximum(elastic - self.floor, 0))
+            self.unusable = maximum(elastic - demand - whole, 0)
+        self.kv_cache = row(
+            "kv_cache",
+            select(self.kv_stated, self.stated_kv,
+                   select(self.weights_stated, minimum(self.claimable, demand), derived_kv)),
+        )
+        before_stage = select(
+            self.weights_stated, self.stated_weights - statics,
+            select(self.kv_stated, minimum(elastic, plane), derived_experts),
+        )
+        self.prefill_staging = row("prefill_staging", self._stage(before_stage, plane))
+        self.experts = row("experts", before_stage - self.prefill_staging)
+
+    def _stage(self, experts: Expr, plane: Expr) -> Expr:
+        # two buffers of one layer's non-resident share, only out of a derived weights pool (facts 1, step 8)
+        if self._of != "A":
+            return lift(0)
+        layer = Fact("expert_layer_max") // PAGE
+        one = (layer - (experts * layer) // plane) * PAGE
+        placed = Knob("placement").equals(0) | Knob("placement").equals(3)
+        taken = placed & Knob("deterministic").equals(0) & (plane > experts) & (2 * one < experts)
+        return select(self.weights_stated, 0, select(taken, 2 * one, 0))
+
+    def _grant(self) -> None:
+        # whole MiB: up for the weights, down for the cache, which also pays what the weights were rounded by
+        statics = minimum(Fact("static_weights"), maximum(self.claimable, 0))
+        weights = statics + self.experts
+        over = select(self.weights_stated, 0, remainder(0 - weights, MIB))
+        self.vram_weights = row(
+            "vram_weights", select(self.weights_stated, self.stated_weights, align_up(weights, MIB))
+        )
+        left = maximum(self.kv_cache - over, 0)
+        self.vram_kv = row("vram_kv", select(self.kv_stated, self.stated_kv, align_down(left, MIB)))
+        # capacity less every charge and both grants, with the terms that cancel taken out
+        derived = self.unusable + remainder(left, MIB)
+        one_stated = select(self.weights_stated, self.claimable - self.vram_kv,
+                            self.claimable - self.vram_weights - self.prefill_staging)
+        any_stated = self.weights_stated | self.kv_stated
+        self.unclaimed = row(
+            "unclaimed",
+            self.headroom
+            + select(self.both_stated, self.claimable, select(any_stated, one_stated, derived)),
+        )
+        # a derived pool that stands at its ceiling counts as full, whatever rounding to MiB takes off
+        self.at_cap = ~self.kv_stated & (self.kv_cache >= self.demand)
+        self.blocks = row("kv_blocks", maximum(self.vram_kv - self.fixed, 0) // self.page)
+        self.tokens = row("kv_tokens", self.blocks * self.block)
+        resident = maximum(self.vram_weights - Fact("static_weights"), 0)
+        self.slots = row("slab_slots", minimum(resident // Fact("slot_stride"), Fact("movable_units") + SHADOW_SLOTS))
+
+
+def _tables(read: Callable[[str], Expr]) -> Expr:
+    """Bytes of the block tables: two paged groups of 4-token blocks, three carvings, 4 B an entry."""
+    entries = read("max_num_seqs") * (ceil_div(read("max_model_len"), 4) + 1)
+    return 6 * align_up(4 * entries, 256)
+
+
+def _pinned(of: Family, version: Version, budget: _Budget) -> Named:
+    """Pinned RAM of all ranks (seed 000; terms by version in facts 5)."""
+    placement = Knob("ngram_placement")
+    stated = select(placement.equals(1), Fact("ngram_size"),
+                    select(placement.equals(2), 0, Fact("ngram_table")))
+    # before 1.0.9 the table was a mapped file, which the kernel can drop
+    ngram = Fact("ngram_table", stated if version >= (1, 0, 9) else lift(0))
+    tp = Knob("tp")
+    terms = [tp * Knob("host_pool_mib") * MIB, ngram, Knob("prefix_cache_host_mib") * MIB]
+    if of == "A":
+        terms.append(between(PINNED_RING, PINNED_OTHER))
+    else:
+        # a slot is one checkpoint on every rank; 111.98 MiB was printed for two, between these
+        slot = between(tp * budget.checkpoint, tp * budget.stride)
+        terms += [lift(PINNED_OTHER), Knob("checkpoint_slots") * slot]
+    return row("pinned_total", total(terms))
+
+
+def _requires(of: Family, budget: _Budget, pinned: Named, known: bool) -> tuple[Require, ...]:
+    b = budget
+    moved = Knob("gpu_headroom_mib") * MIB - AsIs("gpu_headroom_mib") * MIB
+    floor = Fact("settle_floor", AsIs("gpu_headroom_mib") * MIB + between(KEPT_LOW, KEPT_HIGH)) + moved
+    ceiling = _ceiling(of)
+    sessions = _sessions()
+    full = b.fixed + sessions * b.blocks_each * b.page
+    capped = b.at_cap & (sessions <= Knob("max_num_seqs"))
+    funding = "lower max_num_seqs or max_model_len, use fp8, or give the cache more"
+    more = {
+        "A": "raise vram_kv_mib (or lower expert_vs_cache_ratio), or ask for fewer or shorter sequences",
+        "B": "raise host_pool_mib, or ask for fewer or shorter sequences",
+        "C": "raise host_pool_mib, or ask for fewer or shorter sequences",
+    }[of]
+    operator_rate = select(Knob("kv_cache_dtype").equals(1), 7_488, 14_144)
+    operator = (Knob("max_num_seqs") * Knob("max_model_len") * operator_rate
+                + 110 * MIB * Knob("max_num_seqs") + 448 * MIB)
+    found = [
+        Require("claimable_covers", b.pair, b.before_pools, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
+                "lower the stated pools or the headroom by the amount that is short", _SOURCE),
+        Require("kv_pool_opens", b.fixed + b.page, b.vram_kv, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
+                "the pool must hold its state and one block: " + funding, "facts: KV block manager"),
+        Require("one_full_request", b.fixed + b.blocks_each * b.page, b.vram_kv, "B", Phase.REQUEST,
+                Outcome.REJECTS_LONG_REQUESTS, more, "facts: KV block manager", unless=capped),
+        Require("pool_contract", full, b.vram_kv, "B", Phase.RUN_TIME, Outcome.PREEMPTS, more,
+                "facts: KV block manager; seeds 001 and 003", unless=capped),
+        Require("operator_contract", operator, b.vram_kv, "B", Phase.QUALITY, Outcome.SERVES,
+                "the operators' formula (110 MiB a sequence, 448 MiB) holds at draft depth 2 only",
+                "seeds 001 and 003", unless=b.at_cap),
+        Require("lossy_wire_rows", Knob("max_num_seqs") * (1 + Knob("num_speculative_tokens")),
+                lift(LOSSY_WIRE_ROWS), "rows", Phase.QUALITY, Outcome.SERVES,
+                "fewer sequences or drafts, or tp_wire=exact", "seed 001",
+                unless=Knob("tp_wire").equals(0)),
+        Require("pinned_within_ttm", pinned, maximum(Fact("ttm_limit"), Knob("ttm_target_mib") * MIB), "B",
+                Phase.BOOT, Outcome.REFUSED_AT_BOOT, "raise ttm.pages_limit, or lower host_pool_mib", _PINNED),
+        Require("pinned_within_memlock", pinned, Fact("memlock"), "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
+                "set LimitMEMLOCK=infinity, or lower host_pool_mib", _PINNED),
+        Require("pinned_within_ram", pinned, Fact("mem_total"), "B", Phase.BOOT, Outcome.OUT_OF_MEMORY_AT_BOOT,
+                "lower host_pool_mib", _PINNED),
+        Require("ttm_gate", pinned, Knob("ttm_min_mib") * MIB, "B", Phase.QUALITY, Outcome.SERVES,
+                "raise ttm_min_mib to the pinned ledger, and ttm_target_mib with it", _PINNED,
+                unless=Knob("ttm_min_mib").equals(0)),
+        Require("ttm_target", Knob("ttm_min_mib"), Knob("ttm_target_mib"), "MiB", Phase.BOOT,
+                Outcome.REFUSED_AT_BOOT, "raise ttm_target_mib above ttm_min_mib", _PINNED,
+                unless=Knob("ttm_min_mib").equals(0) | Knob("ttm_target_mib").equals(0)),
+    ]
+    placed = "raise host_pool_mib, free VRAM for experts, or set --weights-disk-tier"
+    if of != "C":
+        statics = Fact("static_weights", between(STATICS.low, STATICS.high) if known else None)
+        pair_only = ~b.both_stated
+        found += [
+            Require("pair_ceiling", b.pair, ceiling, "B", Phase.BOOT, Outcome.SERVES,
+                    "lower vram_weights_mib or vram_kv_mib by the amount that is short", _CEILING,
+                    unless=pair_only),
+            Require("settle_floor", b.pair, ceiling + floor, "B", Phase.BOOT, Outcome.OUT_OF_MEMORY_AT_BOOT,
+                    "lower vram_weights_mib or vram_kv_mib by the amount that is short", _CEILING,
+                    unless=pair_only),
+            Require("weights_hold_statics", statics, b.vram_weights, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
+                    "raise vram_weights_mib", _SOURCE, "believed" if known else "read",
+                    unless=~b.weights_stated),
+            Require("experts_placed", Fact("expert_plane"),
+                    b.experts - b.spare + Knob("host_pool_mib") * MIB, "B", Phase.BOOT,
+                    Outcome.REFUSED_AT_BOOT, placed, "facts: planner, `DID NOT FIT`", "inferred",
+                    unless=Knob("weights_disk_tier").equals(1) | Knob("placement").equals(2)),
+        ]
+    if of != "A":
+        found += [
+            Require("expert_floor_covered", b.floor, b.elastic, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT, placed,
+                    _FUNDING, "believed", unless=b.weights_stated | b.kv_stated),
+            Require("host_pool_within_plane", Knob("host_pool_mib") * MIB,
+                    maximum(align_up(Fact("expert_plane") + b.spare, MIB), AsIs("host_pool_mib") * MIB), "B",
+                    Phase.QUALITY, Outcome.SERVES, "a host pool beyond the expert plane buys nothing", _FUNDING,
+                    use="search"),
+        ]
+    return tuple(found)
+
+
+def _sessions() -> Expr:
+    return Fact("sessions", Knob("max_num_seqs"))
+
+
+def _ceiling(of: Family) -> Expr:
+    if of == "C":
+        return lift(0)
+    boot = Fact("boot_pair", AsIs("vram_weights_mib") * MIB + AsIs("vram_kv_mib") * MIB)
+    read = Fact("pair_ceiling", Fact("settled_free") - Fact("settle_floor") + boot)
+    return row("pair_ceiling", read - (Knob("gpu_headroom_mib") - AsIs("gpu_headroom_mib")) * MIB)
+
+
+def _goals(of: Family, budget: _Budget, pinned: Named, headroom: Named) -> dict[str, Goal]:
+    shifts = frozenset(("ngram_table", "ngram_size"))
+    found = [
+        Goal("context", "longest max_model_len", Knob("max_model_len"), "max", "tokens", ("max_model_len",)),
+        Goal("sequences", "most sequences at once", Knob("max_num_seqs"), "max", "sequences", ("max_num_seqs",)),
+        Goal("sessions", "full-length conversations held", budget.blocks // budget.blocks_each, "max",
+             "sessions"),
+        Goal("slab", "VRAM for experts", budget.experts, "max", "B", (), frozenset(("static_weights",))),
+        Goal("host-ram", "least pinned RAM", pinned, "min", "B", ("host_pool_mib",), shifts),
+        Goal("headroom", "settled free VRAM above the floor", headroom, "max", "B", (),
+             frozenset(("pair_ceiling", "settled_free", "settle_floor"))),
+    ]
+    return {goal.name: goal for goal in found}
+
+
+def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineModel:
+    """The model of one radiance version with one container on ``tp`` cards.
+
+    ``container`` is the name of a known one, or "" for one that facts describe. Raises nothing: an unknown
+    container's constants are facts that turn up missing.
+    """
+    of = family(version)
+    queues = version >= (1, 0, 9)
+    budget = _Budget(of, queues, container, tp)
+    pinned = _pinned(of, version, budget)
+    ceiling = _ceiling(of)
+    headroom = row("headroom", select(budget.both_stated, ceiling - budget.pair,
+                                      budget.unclaimed - budget.headroom))
+    known = container in KNOWN and tp == 2
+    b = budget
+    basis_b: Basis = "read" if of == "A" else "believed"
+    split_basis: Basis = "inferred" if of == "A" else "believed"
+    rows = [
+        Row("claimable", b.claimable, "B", _SOURCE, basis_b),
+        Row("elastic", b.elastic, "B", _SOURCE, basis_b),
+        *([] if of == "A" else [Row("expert_floor", b.floor, "B", _FUNDING, "believed")]),
+        Row("experts", b.experts, "B", _SOURCE if of == "A" else _FUNDING, split_basis),
+        Row("kv_cache", b.kv_cache, "B", _SOURCE if of == "A" else _FUNDING, split_basis),
+        Row("prefill_staging", b.prefill_staging, "B", _SOURCE, "inferred"),
+        Row("vram_weights", b.vram_weights, "B", _SOURCE, basis_b),
+        Row("vram_kv", b.vram_kv, "B", _SOURCE, basis_b),
+        Row("unclaimed", b.unclaimed, "B", _SOURCE, basis_b),
+        Row("kv_blocks", b.blocks, "blocks", "facts: KV block manager", "read"),
+        Row("kv_tokens", b.tokens, "tokens", "facts: KV block manager", "read"),
+        Row("kv_ceiling", b.demand, "B", "facts: KV block manager", "read"),
+        Row("slab_slots", b.slots, "slots", "facts: planner", "inferred"),
+        Row("pinned_total", pinned, "B", _PINNED, "believed"),
+        *([] if of == "C" else [Row("pair_ceiling", _named(ceiling), "B", _CEILING, "inferred")]),
+        Row("headroom", headroom, "B", _CEILING, "inferred"),
+    ]
+    unstated = ~b.weights_stated & ~b.kv_stated
+    split: list[tuple[str, Cond]] = [("vram_weights_mib", b.weights_stated), ("vram_kv_mib", b.kv_stated)]
+    if of == "A":
+        split.append(("expert_vs_cache_ratio", unstated))
+    else:
+        split.append(("host_pool_mib", unstated))
+    constants = dict(KNOWN[container].constants) if known else {}
+    return EngineModel(
+        name="radiance",
+        version=".".join(map(str, version)),
+        basis=basis,
+        container=container or "unknown",
+        knobs=_knobs(of),
+        facts=_facts(of, queues),
+        rows={r.name: r for r in rows},
+        requires=_requires(of, budget, pinned, known),
+        goals=_goals(of, budget, pinned, headroom),
+        no_goals={},
+        split=tuple(split if of != "C" else split[2:]),
+        needs=(
+            (~b.both_stated, ("claimable_covers",)),
+            (b.both_stated, ("pair_ceiling", "claimable_covers")),
+            (~NEVER, ("pool_contract",)),
+        ),
+        sessions=_sessions(),
+        spare=0 - b.pair - Knob("host_pool_mib") * MIB,
+        removed=_removed(of),
+        notes=(
+            Note("the pool is at its cap, but rounding to whole MiB leaves it a little under the full length: "
+                 "a request of exactly max_model_len may be refused",
+                 b.at_cap & Knob("max_num_seqs").equals(1)),
+            Note("a stated vram_weights_mib gets no prefill staging region: long prefills run without the stager",
+                 b.weights_stated),
+            Note("the host pool is larger than the expert plane: what exceeds it buys nothing",
+                 Knob("host_pool_mib") * MIB >= Fact("expert_plane") + b.spare),
+        ),
+        constants=constants,
+        implied={
+            "vram_kv": (align_up(b.fixed + Fact("kv_blocks") * b.page, MIB),
+                        align_down(b.fixed + (Fact("kv_blocks") + 1) * b.page - 1, MIB)),
+        },
+        grain=MIB,
+        arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens"),
+    )
+
+
+def _named(expr: Expr) -> Named:
+    return expr if isinstance(expr, Named) else row("pair_ceiling", expr)
+
+
+def container_of(model: str) -> str:
+    """The known container that a model file's name means; "" where none."""
+    return recognise(model)

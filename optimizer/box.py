@@ -1,0 +1,76 @@
+"""A search without the solver: boxes of knob values, halved until each is decided by interval arithmetic.
+
+It confirms what CP-SAT says of small models: that no shape exists, or that one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from models.declare import EngineModel
+from models.evaluate import Given, Knobs, Shape
+from models.expr import Cond, Expr, Missing, OnIntervals, Truth, Value, Walk
+from models.interval import Interval, point
+
+#: How many boxes are looked at before the question is left open.
+MOST_BOXES: Final = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Bounds of each free knob, both included, in the knob's own unit."""
+
+    bounds: dict[str, tuple[int, int]]
+
+
+def box_search(
+    model: EngineModel, given: Given, base: Shape, box: Box, grids: Mapping[str, int], conditions: Sequence[Cond]
+) -> Literal["feasible", "infeasible", "open"]:
+    """Whether any setting of the free knobs surely meets ``conditions``; ``open`` when too many boxes are left.
+
+    Conditions that lack facts do not count, as in the solve.
+    """
+    as_is = Knobs(model, given.as_is)
+    stack = [dict(box.bounds)]
+    for _ in range(MOST_BOXES):
+        if not stack:
+            return "infeasible"
+        bounds = stack.pop()
+        walk = _walk(model, given, base, bounds, as_is)
+        truths = [truth for truth in map(walk.condition, conditions) if not isinstance(truth, Missing)]
+        if any(truth is False for truth in truths):
+            continue
+        wide = [name for name, (low, high) in bounds.items() if high - low >= grids[name]]
+        if not wide:
+            if all(truth is True for truth in truths):
+                return "feasible"
+            continue  # a point that only some values of the facts allow is not surely met
+        if all(truth is True for truth in truths):
+            return "feasible"
+        name = max(wide, key=lambda knob: bounds[knob][1] - bounds[knob][0])
+        low, high = bounds[name]
+        middle = low + (high - low) // grids[name] // 2 * grids[name]
+        stack.append({**bounds, name: (low, middle)})
+        stack.append({**bounds, name: (middle + grids[name], high)})
+    return "open"
+
+
+def _walk(
+    model: EngineModel, given: Given, base: Shape, bounds: Mapping[str, tuple[int, int]], as_is: Mapping[str, Interval]
+) -> Walk[Value, Truth]:
+    knobs: dict[str, Interval] = {}
+    for name, spec in model.knobs.items():
+        if name in bounds:
+            knobs[name] = Interval(*bounds[name])
+        elif name in base:
+            knobs[name] = point(base[name])
+        elif spec.kind != "text" and isinstance(spec.default, int):
+            knobs[name] = point(spec.default)
+    for name, spec in model.knobs.items():
+        if name not in knobs and isinstance(spec.default, Expr):
+            value = Walk(OnIntervals(knobs=knobs, as_is={}, facts={})).number(spec.default)
+            if isinstance(value, Interval):
+                knobs[name] = value
+    return Walk(OnIntervals(knobs=knobs, as_is=as_is, facts=given.facts))

@@ -1,0 +1,185 @@
+"""The command line: reads the words a user gave, asks, and prints the answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from measurements.records import ReadError
+from measurements.site import Sources, load, read_site, spelled
+from models.declare import Verdict
+from models.versions import UnknownEngine, UnknownVersion
+from optimizer.check import SCHEMA_VERSION, MissingFacts, check, check_json
+
+if TYPE_CHECKING:
+    from measurements.site import Site
+    from optimizer.solve import Question
+
+app = typer.Typer(
+    name="shapewright",
+    help="Which settings should this LLM server have, and what will they buy? "
+         "Ranked shapes, proven best, with the lines to change and the ledger the next boot must print.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SiteArg = Annotated[Path | None, typer.Argument(help="A site folder or its site.toml.", show_default=False)]
+ConfigOpt = Annotated[list[Path] | None, typer.Option(
+    "--config", "-c", help="Env file, flags, script, compose, Kubernetes or unit file. Repeatable.")]
+LedgerOpt = Annotated[Path | None, typer.Option("--ledger", "-l", help="The engine's boot log.")]
+EngineOpt = Annotated[str | None, typer.Option("--engine", "-e", metavar="NAME@VERSION", help="Engine and version.")]
+SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="KNOB=VALUE", help="Set a knob. Repeatable.")]
+FactOpt = Annotated[list[str] | None, typer.Option(
+    "--fact", metavar="NAME=VALUE", help="Give a fact, with its unit: --fact pair_ceiling=30969MiB. Repeatable.")]
+SessionsOpt = Annotated[int | None, typer.Option(
+    "--sessions", min=1, help="Full-length sequences that must fit at once.")]
+HostOpt = Annotated[Path | None, typer.Option(
+    "--host", help="Folder with saved meminfo, ttm pages_limit and DRM memory files.")]
+ServiceOpt = Annotated[str | None, typer.Option("--service", help="Which service or container of the file.")]
+LimitOpt = Annotated[list[str] | None, typer.Option(
+    "--limit", metavar="CONSTRAINT", help="Make a matter of quality a hard limit. Repeatable.")]
+JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+GoalOpt = Annotated[str, typer.Option("--goal", "-g", help="context, sequences, sessions, slab, host-ram, headroom.")]
+GivenOpt = Annotated[list[str] | None, typer.Option("--given", metavar="KNOB=VALUE", help="Hold a knob here.")]
+AtLeastOpt = Annotated[list[str] | None, typer.Option(
+    "--at-least", metavar="Q=VALUE", help="A knob or quantity must be at least this.")]
+AtMostOpt = Annotated[list[str] | None, typer.Option(
+    "--at-most", metavar="Q=VALUE", help="A knob or quantity must be at most this.")]
+FreeOpt = Annotated[list[str] | None, typer.Option("--free", metavar="KNOB", help="Let a knob move.")]
+TopOpt = Annotated[int, typer.Option("--top", min=1, max=100, help="How many shapes.")]
+
+
+def _sources(site: Path | None, config: list[Path] | None, ledger: Path | None, engine: str | None,
+             sets: list[str] | None, facts: list[str] | None, sessions: int | None, host: Path | None,
+             service: str | None, limits: list[str] | None) -> Sources:
+    named = read_site(site) if site is not None else Sources()
+    if site is None and not config and ledger is None:
+        raise ReadError("give a site folder, or --config FILE (and --ledger FILE)", kind="usage")
+    runs = named.engine if engine is not None and engine != named.engine else None
+    return replace(
+        named,
+        config=tuple(config) if config else named.config,
+        ledger=ledger or named.ledger,
+        host=host or named.host,
+        engine=engine or named.engine,
+        service=service or named.service,
+        sessions=sessions if sessions is not None else named.sessions,
+        facts={**named.facts, **spelled(facts or ())},
+        sets={**named.sets, **spelled(sets or ())},
+        limits=(*named.limits, *(limits or ())),
+        runs=runs,
+    )
+
+
+def _site(*words: Any) -> Site:
+    return load(_sources(*words))
+
+
+def _print(document: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]], None]) -> None:
+    if as_json:
+        print(json.dumps(document, indent=2))
+    else:
+        render(document)
+
+
+@app.command("check")
+def check_command(
+    site: SiteArg = None, config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None,
+    sets: SetOpt = None, facts: FactOpt = None, sessions: SessionsOpt = None, host: HostOpt = None,
+    service: ServiceOpt = None, limits: LimitOpt = None, as_json: JsonOpt = False,
+) -> int:
+    """Is this shape going to work? The whole predicted ledger, each constraint's slack."""
+    found = check(_site(site, config, ledger, engine, sets, facts, sessions, host, service, limits))
+    from optimizer.render import show_check
+
+    _print(check_json(found), as_json, show_check)
+    return 0 if found.verdict is Verdict.FITS else 3
+
+
+def _pairs(items: list[str] | None) -> list[tuple[str, str]]:
+    return [pair for item in items or () for pair in spelled([item]).items()]
+
+
+def _question(site: Site, goal: str, given: list[str] | None, at_least: list[str] | None,
+              at_most: list[str] | None, free: list[str] | None, top: int) -> Question:
+    from optimizer.solve import ask
+
+    names = [name.strip().replace("-", "_").lower() for name in free or ()]
+    return ask(site, goal, given=spelled(given or ()), at_least=_pairs(at_least), at_most=_pairs(at_most),
+               free=names, top=top)
+
+
+@app.command("solve")
+def solve_command(
+    site: SiteArg = None, goal: GoalOpt = "context", given: GivenOpt = None, at_least: AtLeastOpt = None,
+    at_most: AtMostOpt = None, free: FreeOpt = None, top: TopOpt = 5, config: ConfigOpt = None,
+    ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None, facts: FactOpt = None,
+    sessions: SessionsOpt = None, host: HostOpt = None, service: ServiceOpt = None, limits: LimitOpt = None,
+    as_json: JsonOpt = False,
+) -> int:
+    """The best shapes for a goal, ranked, each checked again without the solver."""
+    from optimizer.documents import solve_json
+    from optimizer.render import show_solve
+    from optimizer.solve import solve
+
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits)
+    answer = solve(_question(own, goal, given, at_least, at_most, free, top))
+    _print(solve_json(answer), as_json, show_solve)
+    return 3 if answer.status == "infeasible" else 0
+
+
+def _error_json(kind: str, message: str, file: str | None = None, line: int | None = None,
+                missing: list[dict[str, str]] | None = None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "error": {"kind": kind, "message": message, "file": file, "line": line},
+    }
+    if missing is not None:
+        document["missing"] = missing
+    return document
+
+
+def _fail(code: int, document: dict[str, Any], as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(document, indent=2))
+        return code
+    error = document["error"]
+    where = f"{error['file']}:{error['line']}: " if error["line"] else f"{error['file']}: " if error["file"] else ""
+    print(f"shapewright: {where}{error['message']}", file=sys.stderr)
+    for item in document.get("missing", ()):
+        unit = f" ({item['unit']})" if item["unit"] else ""
+        print(f"  {item['name']}{unit}: {item['how']}", file=sys.stderr)
+    return code
+
+
+def run(words: Sequence[str]) -> int:
+    """Runs the program on ``words`` and returns its exit code; nothing but a defect leaves a traceback."""
+    as_json = "--json" in words
+    try:
+        code = app(list(words), standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except typer.TyperException as error:
+        return _fail(2, _error_json("usage", error.format_message()), as_json)
+    except typer.Abort:
+        print("shapewright: stopped", file=sys.stderr)
+        return 130
+    except ReadError as error:
+        return _fail(2, _error_json(error.kind, error.message, error.file, error.line), as_json)
+    except UnknownEngine as error:
+        return _fail(2, _error_json("unknown_engine", str(error)), as_json)
+    except UnknownVersion as error:
+        return _fail(2, _error_json("unknown_version", str(error)), as_json)
+    except MissingFacts as error:
+        return _fail(4, _error_json("missing_facts", str(error), missing=error.missing), as_json)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0

@@ -1,0 +1,518 @@
+"""Lowers expressions to CP-SAT: every number becomes a pair of linear expressions that bound it.
+
+A fact is known to an interval, so each expression has a low and a high side; they are one object where the value
+is exact. A constraint is posted on the pessimistic sides, so that it holds for every value the facts allow. This is
+the only module that imports ortools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ortools.sat.python import cp_model
+
+from models.declare import EngineModel
+from models.evaluate import Given, Knobs, Shape
+from models.expr import Algebra, AtMost, Both, Cond, Either, Expr, Walk
+from models.interval import Interval
+
+#: CP-SAT adds in 64 bits; a declared quantity stays far below.
+LARGEST: Final = 1 << 60
+
+
+class Lacking(Exception):
+    """A constraint or objective needs facts that nobody gave; ``names`` are these."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(", ".join(sorted(names)))
+        self.names = names
+
+
+class CannotLower(Exception):
+    """The declaration uses knobs in a way this encoding does not cover (a defect of the declaration)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One bound of a number: a linear expression (or a plain number) with the range it can take."""
+
+    expr: Any
+    low: int
+    high: int
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it can take one value only."""
+        return self.low == self.high
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """The low and the high side of a number; the same object where it is exact."""
+
+    low: Side
+    high: Side
+
+    @property
+    def exact(self) -> bool:
+        """Whether both sides are one."""
+        return self.low is self.high
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holds:
+    """A condition: a literal (or a bool) that it surely holds, and one that it may hold."""
+
+    sure: Any
+    maybe: Any
+
+
+def _number(value: int) -> Side:
+    return Side(value, value, value)
+
+
+class Lowering(Algebra[Pair, Holds]):
+    """Builds one CP-SAT model of an engine model: ``free`` knobs become variables, all others numbers.
+
+    ``free`` maps each knob to its bounds. Facts in ``zeroed`` count as 0 when nobody gave them: they only shift
+    an objective. Raises Lacking from :meth:`number` and :meth:`condition` where another fact is missing.
+    """
+
+    def __init__(self, model: EngineModel, given: Given, shape: Shape, free: Mapping[str, tuple[int, int]]) -> None:
+        self.cp = cp_model.CpModel()
+        self._spec = model.knobs
+        self._given = given
+        self._stated = shape
+        self._knobs = Knobs(model, {name: value for name, value in shape.items() if name not in free})
+        self._as_is = Knobs(model, given.as_is)
+        self.variables: dict[str, Any] = {}
+        self._sides: dict[str, Side] = {}
+        self._follows: dict[str, Pair] = {}
+        self.zeroed: frozenset[str] = frozenset()
+        for name, (low, high) in free.items():
+            self._open(name, low, high)
+        self.walk: Walk[Pair, Holds] = Walk(self)
+
+    def _open(self, name: str, low: int, high: int) -> None:
+        grid = self._spec[name].grid
+        low, high = -(-low // grid), high // grid
+        if low > high:
+            raise ValueError(f"{name} has no value between its bounds")
+        variable = self.cp.new_int_var(low, high, name)
+        self.variables[name] = variable
+        expr = variable * grid if grid > 1 else variable
+        self._sides[name] = Side(expr if low < high else low * grid, low * grid, high * grid)
+
+    def number(self, node: Expr) -> Pair:
+        """``node`` as a pair of bounds."""
+        return self.walk.number(node)
+
+    def condition(self, node: Cond) -> Holds:
+        """``node`` as literals."""
+        return self.walk.condition(node)
+
+    def side_of(self, knob: str) -> Side:
+        """The variable of a free knob, in the knob's own unit."""
+        return self._sides[knob]
+
+    def values(self, read: Callable[[Any], int]) -> dict[str, int]:
+        """The free knobs' values, each in its own unit, from what a solver says of the variables."""
+        return {name: read(variable) * self._spec[name].grid for name, variable in self.variables.items()}
+
+    def demand(self, node: Cond) -> None:
+        """Requires that ``node`` surely holds. Raises Lacking."""
+        match node:
+            case AtMost(left, right):
+                a, b = self.number(left), self.number(right)
+                self._post(a.high, b.low)
+            case Both(items):
+                for item in items:
+                    self.demand(item)
+            case Either(items):
+                self._demand_one(items)
+            case _:
+                self._assert(self.condition(node).sure)
+
+    def _demand_one(self, items: Sequence[Cond]) -> None:
+        # a comparison needs no literal of its own where every alternative is ruled out beforehand
+        literals: list[Any] = []
+        compared: list[Cond] = []
+        for item in items:
+            if isinstance(item, AtMost):
+                compared.append(item)
+                continue
+            sure = self.condition(item).sure
+            if sure is True:
+                return
+            if sure is not False:
+                literals.append(sure)
+        if not literals and len(compared) == 1:
+            self.demand(compared[0])
+            return
+        literals += [self.condition(item).sure for item in compared]
+        if not any(literal is True for literal in literals):
+            self.cp.add_bool_or([literal for literal in literals if literal is not False])
+
+    def _post(self, left: Side, right: Side) -> None:
+        if left.high <= right.low:
+            return
+        if left.low > right.high:
+            self._never()
+        else:
+            self.cp.add(left.expr <= right.expr)
+
+    def _assert(self, literal: Any) -> None:
+        if literal is True:
+            return
+        if literal is False:
+            self._never()
+        else:
+            self.cp.add_bool_or([literal])
+
+    def _never(self) -> None:
+        self.cp.add_bool_or([])
+
+    # the algebra
+
+    def const(self, value: int) -> Pair:
+        side = _number(value)
+        return Pair(side, side)
+
+    def between(self, low: Pair, high: Pair, nominal: Pair) -> Pair:
+        return Pair(self._extreme([low.low, high.low], least=True), self._extreme([low.high, high.high], least=False))
+
+    def agree(self, name: str, ways: Sequence[Callable[[], Pair]]) -> Pair:
+        # ways of knowing one value hold facts only, so the bounds are plain numbers
+        known: list[Pair] = []
+        lacking: Lacking | None = None
+        for way in ways:
+            try:
+                known.append(way())
+            except Lacking as error:
+                lacking = error
+        if not known:
+            raise lacking or Lacking(frozenset((name,)))
+        if not all(pair.low.fixed and pair.high.fixed for pair in known):
+            raise CannotLower(f"{name}: ways of knowing one value may not depend on free knobs")
+        low, high = max(pair.low.low for pair in known), min(pair.high.low for pair in known)
+        if low > high:  # they contradict each other; the check says so, and either may be right
+            low, high = min(pair.low.low for pair in known), max(pair.high.low for pair in known)
+        return self._interval(Interval(low, high))
+
+    def _interval(self, value: Interval) -> Pair:
+        low = _number(value.low)
+        return Pair(low, low if value.exact else _number(value.high))
+
+    def knob(self, name: str) -> Pair:
+        if name in self._sides:
+            side = self._sides[name]
+            return Pair(side, side)
+        if name in self._knobs:
+            return self._interval(self._knobs[name])
+        default = self._spec[name].default
+        if isinstance(default, Expr):  # it follows from knobs that are free
+            if name not in self._follows:
+                self._follows[name] = self.walk.number(default)
+            return self._follows[name]
+        raise Lacking(frozenset((name,)))
+
+    def as_is(self, name: str) -> Pair:
+        if name not in self._as_is:
+            raise Lacking(frozenset((name,)))
+        return self._interval(self._as_is[name])
+
+    def fact(self, name: str, otherwise: Callable[[], Pair] | None) -> Pair:
+        if name in self._given.facts:
+            return self._interval(self._given.facts[name])
+        if otherwise is not None:
+            return otherwise()
+        if name in self.zeroed:
+            return self.const(0)
+        raise Lacking(frozenset((name,)))
+
+    def add(self, terms: Sequence[Pair]) -> Pair:
+        low = self._sum([term.low for term in terms])
+        return Pair(low, low if all(term.exact for term in terms) else self._sum([term.high for term in terms]))
+
+    @staticmethod
+    def _sum(sides: Sequence[Side]) -> Side:
+        total = sum(side.low for side in sides if side.fixed)
+        moving = [side for side in sides if not side.fixed]
+        low, high = sum(side.low for side in sides), sum(side.high for side in sides)
+        if max(abs(low), abs(high)) > LARGEST:
+            raise CannotLower("a sum exceeds 60 bits")
+        if not moving:
+            return _number(total)
+        expr = moving[0].expr
+        for side in moving[1:]:
+            expr = expr + side.expr
+        return Side(expr + total if total else expr, low, high)
+
+    def negative(self, inner: Pair) -> Pair:
+        low = self._times(inner.high, -1)
+        return Pair(low, low if inner.exact else self._times(inner.low, -1))
+
+    @staticmethod
+    def _times(side: Side, factor: int) -> Side:
+        if side.fixed or factor == 0:
+            return _number(side.low * factor)
+        ends = sorted((side.low * factor, side.high * factor))
+        if max(map(abs, ends)) > LARGEST:
+            raise CannotLower("a product exceeds 60 bits")
+        return Side(side.expr * factor, ends[0], ends[1])
+
+    def product(self, left: Pair, right: Pair) -> Pair:
+        if right.exact and right.low.fixed:
+            left, right = right, left
+        if left.exact and left.low.fixed:
+            factor = left.low.low
+            if factor < 0:
+                return self.negative(self.product(self.const(-factor), right))
+            low = self._times(right.low, factor)
+            return Pair(low, low if right.exact else self._times(right.high, factor))
+        if min(left.low.low, right.low.low) < 0:
+            raise CannotLower("a product of two unknowns that may be negative")
+        low = self._multiply(left.low, right.low)
+        return Pair(low, low if left.exact and right.exact else self._multiply(left.high, right.high))
+
+    def _multiply(self, left: Side, right: Side) -> Side:
+        if left.fixed:
+            return self._times(right, left.low)
+        if right.fixed:
+            return self._times(left, right.low)
+        result = self._variable(left.low * right.low, left.high * right.high)
+        self.cp.add_multiplication_equality(result.expr, [left.expr, right.expr])
+        return result
+
+    def _variable(self, low: int, high: int) -> Side:
+        if max(abs(low), abs(high)) > LARGEST:
+            raise CannotLower("a quantity exceeds 60 bits")
+        return Side(self.cp.new_int_var(low, high, "") if low < high else low, low, high)
+
+    def quotient(self, left: Pair, right: Pair) -> Pair:
+        if right.low.low <= 0:
+            raise CannotLower("division by what may not be positive")
+        if left.low.low < 0 and not (right.exact and right.low.fixed):
+            raise CannotLower("a quotient of what may be negative by an unknown")
+        low = self._divide(left.low, right.high)
+        return Pair(low, low if left.exact and right.exact else self._divide(left.high, right.low))
+
+    def _divide(self, left: Side, right: Side) -> Side:
+        corners = [left.low // right.low, left.low // right.high, left.high // right.low, left.high // right.high]
+        result = self._variable(min(corners), max(corners))
+        if result.fixed:
+            return result
+        if right.fixed:
+            divisor = right.low  # rounds down below zero too, which CP-SAT's own division does not
+            self.cp.add(result.expr * divisor <= left.expr)
+            self.cp.add(left.expr <= result.expr * divisor + (divisor - 1))
+        else:
+            self.cp.add_division_equality(result.expr, left.expr, right.expr)
+        return result
+
+    def remainder(self, left: Pair, modulus: int) -> Pair:
+        if not left.exact:
+            return self._interval(Interval(0, modulus - 1))
+        side = left.low
+        if side.fixed:
+            return self.const(side.low % modulus)
+        whole = self._divide(side, _number(modulus))
+        rest = self._variable(0, modulus - 1)
+        self.cp.add(rest.expr == side.expr - whole.expr * modulus)
+        return Pair(rest, rest)
+
+    def least(self, items: Sequence[Pair]) -> Pair:
+        return self._both_extremes(items, least=True)
+
+    def greatest(self, items: Sequence[Pair]) -> Pair:
+        return self._both_extremes(items, least=False)
+
+    def _both_extremes(self, items: Sequence[Pair], *, least: bool) -> Pair:
+        low = self._extreme([item.low for item in items], least=least)
+        if all(item.exact for item in items):
+            return Pair(low, low)
+        return Pair(low, self._extreme([item.high for item in items], least=least))
+
+    def _extreme(self, sides: Sequence[Side], *, least: bool) -> Side:
+        sides = list(dict.fromkeys(sides))
+        if least:
+            bound = min(side.high for side in sides)
+            sides = [side for side in sides if side.low < bound or side.high == bound]
+        else:
+            bound = max(side.low for side in sides)
+            sides = [side for side in sides if side.high > bound or side.low == bound]
+        if all(side.fixed for side in sides):
+            return _number((min if least else max)(side.low for side in sides))
+        if len(sides) == 1:
+            return sides[0]
+        pick = min if least else max
+        result = self._variable(pick(side.low for side in sides), pick(side.high for side in sides))
+        if result.fixed:
+            return result
+        post = self.cp.add_min_equality if least else self.cp.add_max_equality
+        post(result.expr, [side.expr for side in sides])
+        return result
+
+    def select(self, condition: Holds, then: Callable[[], Pair], otherwise: Callable[[], Pair]) -> Pair:
+        if condition.sure is True:
+            return then()
+        if condition.maybe is False:
+            return otherwise()
+        a, b = then(), otherwise()
+        if condition.sure is condition.maybe:
+            low = self._choose(condition.sure, a.low, b.low)
+            if a.exact and b.exact:
+                return Pair(low, low)
+            return Pair(low, self._choose(condition.sure, a.high, b.high))
+        worst = self._extreme([a.low, b.low], least=True)
+        best = self._extreme([a.high, b.high], least=False)
+        low = self._choose(condition.sure, a.low, self._choose(self._not(condition.maybe), b.low, worst))
+        high = self._choose(condition.sure, a.high, self._choose(self._not(condition.maybe), b.high, best))
+        return Pair(low, high)
+
+    def _choose(self, literal: Any, then: Side, otherwise: Side) -> Side:
+        if literal is True or then is otherwise:
+            return then
+        if literal is False:
+            return otherwise
+        result = self._variable(min(then.low, otherwise.low), max(then.high, otherwise.high))
+        if not result.fixed:
+            self.cp.add(result.expr == then.expr).only_enforce_if(literal)
+            self.cp.add(result.expr == otherwise.expr).only_enforce_if(self._not(literal))
+        return result
+
+    @staticmethod
+    def _not(literal: Any) -> Any:
+        return (not literal) if isinstance(literal, bool) else literal.negated()
+
+    def at_most(self, left: Pair, right: Pair) -> Holds:
+        sure = self._compare(left.high, right.low)
+        if left.exact and right.exact:
+            return Holds(sure, sure)
+        return Holds(sure, self._compare(left.low, right.high))
+
+    def _compare(self, left: Side, right: Side) -> Any:
+        if left.high <= right.low:
+            return True
+        if left.low > right.high:
+            return False
+        literal = self.cp.new_bool_var("")
+        self.cp.add(left.expr <= right.expr).only_enforce_if(literal)
+        self.cp.add(left.expr >= right.expr + 1).only_enforce_if(literal.negated())
+        return literal
+
+    def both(self, items: Sequence[Holds]) -> Holds:
+        sure = self._all([item.sure for item in items])
+        if all(item.sure is item.maybe for item in items):
+            return Holds(sure, sure)
+        return Holds(sure, self._all([item.maybe for item in items]))
+
+    def _all(self, literals: Sequence[Any]) -> Any:
+        if any(literal is False for literal in literals):
+            return False
+        rest = [literal for literal in literals if literal is not True]
+        if not rest:
+            return True
+        if len(rest) == 1:
+            return rest[0]
+        result = self.cp.new_bool_var("")
+        self.cp.add_bool_and(rest).only_enforce_if(result)
+        self.cp.add_bool_or([*map(self._not, rest), result])
+        return result
+
+    def either(self, items: Sequence[Holds]) -> Holds:
+        return self.negation(self.both([self.negation(item) for item in items]))
+
+    def negation(self, inner: Holds) -> Holds:
+        sure = self._not(inner.maybe)
+        return Holds(sure, sure if inner.sure is inner.maybe else self._not(inner.sure))
+
+
+def far_from(lowering: Lowering, shape: Mapping[str, int], steps: Mapping[str, int]) -> None:
+    """Requires that some free knob differs from ``shape`` by at least its step."""
+    literals = []
+    for name, step in steps.items():
+        side = lowering.side_of(name)
+        if side.fixed:
+            continue
+        for bound, above in ((shape[name] + step, True), (shape[name] - step, False)):
+            if (above and bound > side.high) or (not above and bound < side.low):
+                continue
+            literal = lowering.cp.new_bool_var("")
+            condition = side.expr >= bound if above else side.expr <= bound
+            lowering.cp.add(condition).only_enforce_if(literal)
+            literals.append(literal)
+    lowering.cp.add_bool_or(literals)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one solve gave: CP-SAT's word for it, the free knobs' values and the objective where it has a shape."""
+
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    shape: dict[str, int]
+    objective: int
+
+
+class Stages:
+    """Solves a lowering for one objective after another, each held at its best while the next is sought.
+
+    One worker and a fixed seed, so that equal questions get equal answers; ``seconds`` limits each solve.
+    """
+
+    def __init__(self, lowering: Lowering, seconds: float) -> None:
+        self._lowering = lowering
+        self._solver = cp_model.CpSolver()
+        self._solver.parameters.num_workers = 1
+        self._solver.parameters.random_seed = 1
+        self._solver.parameters.max_time_in_seconds = seconds
+
+    def run(self, objectives: Sequence[tuple[Side, Literal["max", "min"]]]) -> Found:
+        """The best shape by the first objective, then the next, and so on.
+
+        The result's status and objective are those of the first. With no objective any shape will do.
+        """
+        cp = self._lowering.cp.clone()
+        first: Found | None = None
+        for side, sense in objectives or [(_number(0), "max")]:
+            cp.clear_objective()
+            if not side.fixed:
+                (cp.maximize if sense == "max" else cp.minimize)(side.expr)
+            found = self._once(cp, side)
+            if found.status not in ("optimal", "feasible"):
+                return first or found
+            first = Found(first.status, found.shape, first.objective) if first else found
+            if not side.fixed:
+                held = side.expr >= found.objective if sense == "max" else side.expr <= found.objective
+                cp.add(held)
+        assert first is not None
+        return first
+
+    def _once(self, cp: cp_model.CpModel, side: Side) -> Found:
+        status = self._solver.solve(cp)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return Found("infeasible" if status == cp_model.INFEASIBLE else "unknown", {}, 0)
+        shape = self._lowering.values(self._solver.value)
+        objective = side.low if side.fixed else self._solver.value(side.expr)
+        return Found("optimal" if status == cp_model.OPTIMAL else "feasible", shape, objective)
+
+
+def changed(lowering: Lowering, shape: Mapping[str, int]) -> Side:
+    """How many free knobs differ from ``shape``."""
+    literals = []
+    always = 0
+    for name in lowering.variables:
+        side = lowering.side_of(name)
+        if shape[name] < side.low or shape[name] > side.high:
+            always += 1
+            continue
+        if side.fixed:
+            continue
+        literal = lowering.cp.new_bool_var("")
+        lowering.cp.add(side.expr == shape[name]).only_enforce_if(literal.negated())
+        literals.append(literal)
+    if not literals:
+        return _number(always)
+    return Side(sum(literals) + always, always, always + len(literals))

@@ -1,0 +1,429 @@
+"""The best shapes for a goal: encoded, solved, ranked, and each checked again without the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from measurements.records import ReadError
+from measurements.site import Site, knob_value
+from models.declare import BadValue, EngineModel, Goal, KnobSpec, Phase, Require, Verdict
+from models.evaluate import Reader
+from models.expr import AtMost, Expr, Knob, Missing, lift
+from models.interval import Interval, show_bytes, size
+from optimizer.box import Box, box_search
+from optimizer.check import Check, MissingFacts, check, how_to_get
+
+#: What the solver may take for one stage; a small model needs milliseconds.
+SECONDS: Final = 10.0
+
+
+class Disagreement(Exception):
+    """A shape the solver returned fails the plain arithmetic: a defect, never an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A requirement of the user's: a knob or quantity at least or at most a value (in its base unit)."""
+
+    name: str
+    sense: Literal["at least", "at most"]
+    value: int
+    text: str
+
+    @property
+    def label(self) -> str:
+        """How conflicts and binding lists name it."""
+        return f"{self.sense} {self.name}={self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: a goal, the shape it starts from, which knobs may move, and what must hold."""
+
+    site: Site
+    goal: Goal
+    base: dict[str, int]
+    given: dict[str, int]
+    free: dict[str, tuple[int, int]]
+    held: tuple[str, ...]
+    bounds: tuple[Bound, ...]
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One shape of an answer: its changes, the objective's interval, and the check it passed."""
+
+    rank: int
+    shape: dict[str, int]
+    changes: dict[str, tuple[int, int]]
+    objective: Interval
+    value: int | None
+    binding: tuple[str, ...]
+    checked: Check
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One member of a minimal set that cannot hold together."""
+
+    name: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a solve. ``status`` is ``infeasible`` with a conflict, or says whether rank 1 is proven."""
+
+    question: Question
+    status: Literal["optimal", "feasible", "infeasible"]
+    current: Check | None
+    shapes: tuple[Ranked, ...]
+    conflict: tuple[Conflict, ...] = ()
+    gained: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def goal_of(model: EngineModel, name: str) -> Goal:
+    """The goal of that name. Raises ReadError of kind ``usage`` naming the goals this engine has."""
+    word = name.strip().lower().replace("_", "-")
+    if word in model.goals:
+        return model.goals[word]
+    known = ", ".join(model.goals)
+    why = f" ({model.no_goals[word]})" if word in model.no_goals else ""
+    raise ReadError(f"{model.name} has no goal {name!r}{why}; its goals: {known}", kind="usage")
+
+
+def ask(
+    site: Site, goal: str, *, given: Mapping[str, str] | None = None, at_least: Sequence[tuple[str, str]] = (),
+    at_most: Sequence[tuple[str, str]] = (), free: Sequence[str] = (), top: int = 5,
+) -> Question:
+    """Puts a question together: a knob moves only where the goal, the split or the user opens it.
+
+    Raises ReadError of kind ``usage`` for a name or value that means nothing here.
+    """
+    model = site.model
+    target = goal_of(model, goal)
+    base = dict(site.knobs)
+    fixed: dict[str, int] = {}
+    for name, text in (given or {}).items():
+        value = knob_value(model, name, text)
+        if value is None:
+            raise ReadError(f"--given {name}={text} names no value to hold", kind="usage")
+        fixed[name] = value
+    base |= fixed
+    bounds = [_bound(model, name, text, "at least") for name, text in at_least]
+    bounds += [_bound(model, name, text, "at most") for name, text in at_most]
+    reader = Reader(model, site.given, base)
+    opened = [*target.moves, *(name for name, when in model.split if reader.condition(when) is True)]
+    opened += [bound.name for bound in bounds if bound.name in model.knobs]
+    for name in free:
+        spec = model.knobs.get(name)
+        if spec is None or spec.kind == "text" or spec.inert or name == "tp":
+            knob_value(model, name, "")  # says which knobs there are
+            raise ReadError(f"{name} cannot be opened: it moves nothing that is solved for", kind="usage")
+        opened.append(name)
+    names = [name for name in dict.fromkeys(opened) if name not in fixed]
+    ranges = {name: _range(model.knobs[name], reader, base, name) for name in names}
+    held = tuple(name for name, spec in model.knobs.items()
+                 if name not in names and not spec.inert and name in reader.knobs)
+    for name in names:  # a free knob starts from its value as it is, stated or not
+        if name not in base and name in reader.knobs:
+            base[name] = reader.knobs[name].middle
+    return Question(site, target, base, fixed, ranges, held, tuple(bounds), top)
+
+
+def _range(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -> tuple[int, int]:
+    if name not in reader.knobs:
+        raise MissingFacts([{"name": name, "unit": spec.unit, "how": f"set {name} in the config"}])
+    low, high = spec.domain()
+    now = base.get(name, reader.knobs[name].middle)
+    if now % spec.grid == 0:  # the running value is always allowed
+        low, high = min(low, now), max(high, now)
+    return low, high
+
+
+def _bound(model: EngineModel, name: str, text: str, sense: Literal["at least", "at most"]) -> Bound:
+    if name in model.knobs and model.knobs[name].kind in ("int", "decimal", "switch", "choice"):
+        value = knob_value(model, name, text)
+        if value is None:
+            raise ReadError(f"{sense} {name}={text} names no value", kind="usage")
+        return Bound(name, sense, value, text)
+    if name not in model.rows:
+        known = ", ".join([*model.rows, *(n for n, s in model.knobs.items() if not s.inert)])
+        raise ReadError(f"{name!r} is neither a knob nor a quantity here; known: {known}", kind="usage")
+    row = model.rows[name]
+    try:
+        if row.unit == "B":
+            span = size(text)
+        elif text.isascii() and text.isdigit() and len(text) < 16:
+            span = Interval(int(text), int(text))
+        else:
+            raise BadValue(f"{text!r} is not a whole number of {row.unit}")
+    except ValueError as error:
+        raise ReadError(f"{sense} {name}: {error}", kind="usage") from None
+    return Bound(name, sense, span.high if sense == "at least" else span.low, text)
+
+
+def _expr_of(model: EngineModel, name: str) -> Expr:
+    return Knob(name) if name in model.knobs else model.rows[name].expr
+
+
+def _bound_condition(model: EngineModel, bound: Bound) -> AtMost:
+    value = lift(bound.value)
+    expr = _expr_of(model, bound.name)
+    return AtMost(value, expr) if bound.sense == "at least" else AtMost(expr, value)
+
+
+def hard_requires(question: Question) -> Iterator[Require]:
+    """The constraints that a returned shape must meet: all but evidence of past boots and matters of quality."""
+    limits = question.site.given.limits
+    for require in question.site.model.requires:
+        if require.use == "search":
+            yield require
+        elif require.use == "always" and (require.phase is not Phase.QUALITY or require.name in limits):
+            yield require
+
+
+def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
+    """The best shapes, rank by rank, each at least an operator's step from the ones before.
+
+    Raises MissingFacts when the goal, a requirement or the verdict needs facts that nobody gave, and
+    Disagreement when a shape fails the plain arithmetic.
+    """
+    from optimizer.lower import Stages, changed, far_from
+
+    site, model = question.site, question.site.model
+    current = _current(site)
+    lowering = _lowered(question, question.free, list(hard_requires(question)), question.bounds)
+    objective = _objective(lowering, question)
+    senses: list[tuple[Any, Literal["max", "min"]]] = [
+        (objective, question.goal.sense), (changed(lowering, question.base), "min"),
+        (lowering.number(model.spare).low, "max"),
+    ]
+    stages = Stages(lowering, seconds)
+    steps = {name: model.knobs[name].step for name in question.free}
+    shapes: list[Ranked] = []
+    status: Literal["optimal", "feasible", "infeasible"] = "optimal"
+    warnings: list[str] = []
+    while len(shapes) < question.top:
+        found = stages.run(senses)
+        if found.status == "unknown":
+            warnings.append(f"the solver's time limit of {seconds:g} s was reached after {len(shapes)} shapes")
+            if not shapes:
+                raise ReadError(f"no shape was found within {seconds:g} s; hold more knobs with --given",
+                                kind="usage")
+            break
+        if found.status == "infeasible":
+            break
+        if found.status == "feasible":
+            status = "feasible"
+            warnings.append(f"rank {len(shapes) + 1} is not proven best: the time limit of {seconds:g} s was reached")
+        shapes.append(_ranked(question, len(shapes) + 1, found.shape))
+        if not question.free:
+            break
+        far_from(lowering, found.shape, steps)
+    if not shapes:
+        return _infeasible(question, current, seconds)
+    warnings += _lacking_constraints(question)
+    return Answer(question, status, current, tuple(shapes), (), _gain(question, shapes[0]), tuple(warnings))
+
+
+def _current(site: Site) -> Check | None:
+    try:
+        return check(site)
+    except MissingFacts:
+        return None
+
+
+def _lowered(question: Question, free: Mapping[str, tuple[int, int]], requires: Sequence[Require],
+             bounds: Sequence[Bound]) -> Any:
+    """A lowering with every requirement posted that the facts allow to judge."""
+    from optimizer.lower import Lacking, Lowering
+
+    site = question.site
+    lowering = Lowering(site.model, site.given, question.base, free)
+    for require in requires:
+        try:
+            lowering.demand(require.holds)
+        except Lacking:
+            continue  # the check names it as open
+    for bound in bounds:
+        try:
+            lowering.demand(_bound_condition(site.model, bound))
+        except Lacking as error:
+            raise MissingFacts(how_to_get(site.model, sorted(error.names))) from None
+    return lowering
+
+
+def _objective(lowering: Any, question: Question) -> Any:
+    from optimizer.lower import Lacking
+
+    goal = question.goal
+    lowering.zeroed = goal.shifts
+    try:
+        pair = lowering.number(goal.objective)
+    except Lacking as error:
+        raise MissingFacts(how_to_get(question.site.model, sorted(error.names))) from None
+    return pair.low if goal.sense == "max" else pair.high
+
+
+def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
+    site, model = question.site, question.site.model
+    shape = question.base | dict(found)
+    asked = replace(site, removed=())
+    checked = check(asked, shape)
+    broken = [c.require.name for c in checked.evaluation.constraints
+              if c.hard and c.require.use == "always" and c.verdict not in (None, Verdict.FITS)]
+    reader = Reader(model, site.given, shape)
+    broken += [b.label for b in question.bounds if reader.condition(_bound_condition(model, b)) is not True]
+    if broken:
+        raise Disagreement(f"rank {rank} breaks {', '.join(broken)} by plain arithmetic")
+    value = reader.number(question.goal.objective)
+    shift = isinstance(value, Missing)
+    if isinstance(value, Missing):
+        zeroed = dict.fromkeys(question.goal.shifts - set(site.given.facts), Interval(0, 0))
+        value = Reader(model, replace(site.given, facts={**site.given.facts, **zeroed}), shape).number(
+            question.goal.objective)
+    if isinstance(value, Missing):
+        raise Disagreement(f"the objective of rank {rank} cannot be computed")
+    changes = {name: (_before(question, name), new) for name, new in shape.items()
+               if _before(question, name) != new}
+    best = None if shift else (value.low if question.goal.sense == "max" else value.high)
+    return Ranked(rank, shape, changes, value, best, tuple(_binding(question, checked, shape)), checked,
+                  tuple(_notes(question, shape, changes)))
+
+
+def _before(question: Question, name: str) -> int | None:
+    knobs = question.site.knobs
+    if name in knobs:
+        return knobs[name]
+    reader = Reader(question.site.model, question.site.given, knobs)
+    return reader.knobs[name].middle if name in reader.knobs else None
+
+
+def _binding(question: Question, checked: Check, shape: Mapping[str, int]) -> Iterator[str]:
+    """What leaves less slack than one step could use: constraints, the user's bounds, the ends of knobs."""
+    model = question.site.model
+    for c in checked.evaluation.constraints:
+        if c.applies and c.hard and c.low is not None and c.require.use == "always":
+            grain = model.grain if c.require.unit == "B" else 256 if c.require.unit == "positions" else 1
+            if 0 <= c.low < grain:
+                yield c.require.name
+    reader = Reader(model, question.site.given, shape)
+    for bound in question.bounds:
+        value = reader.number(_expr_of(model, bound.name))
+        if isinstance(value, Interval):
+            slack = value.low - bound.value if bound.sense == "at least" else bound.value - value.high
+            unit = model.rows[bound.name].unit if bound.name in model.rows else ""
+            if 0 <= slack < (model.grain if unit == "B" else 1):
+                yield bound.label
+    for name, (low, high) in question.free.items():
+        if shape[name] == high and low < high and name in question.goal.moves:
+            yield f"{name} at its highest ({model.knobs[name].show(high)})"
+
+
+def _notes(question: Question, shape: Mapping[str, int], changes: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+    """What an operator must know before taking this shape."""
+    model = question.site.model
+    knobs = question.site.knobs
+    if "vram_weights_mib" in changes and knobs.get("vram_weights_mib", 0) == 0:
+        yield ("this states vram_weights_mib on a site that derives it: a stated weights pool gets no prefill staging "
+               "region, so long prefills lose their stager")
+    if "vram_kv_mib" in changes and knobs.get("vram_kv_mib", 0) == 0:
+        yield "this states vram_kv_mib on a site that derives it: the cache no longer follows the ratio"
+    moved = [name for name in model.arena_knobs if name in changes]
+    if moved:
+        yield (f"{', '.join(moved)} changes what the activation arena takes, which is known for the boot that was "
+               "read only: read the next ledger before trusting the last MiB")
+    if "gpu_headroom_mib" in changes and shape["gpu_headroom_mib"] < 96:
+        yield "a headroom of 48 MiB was measured decode-neutral; nothing below it was tested (seed 000)"
+    if "host_reserve_gib" in changes:
+        yield "host_reserve_gib allocates nothing: lowering it only admits a larger pool, raising it frees nothing"
+
+
+def _gain(question: Question, best: Ranked) -> int | None:
+    """How much better rank 1 is than the shape as it is, on the pessimistic side; None where that is not known."""
+    site = question.site
+    zeroed = dict.fromkeys(question.goal.shifts - set(site.given.facts), Interval(0, 0))
+    given = replace(site.given, facts={**site.given.facts, **zeroed})
+    now = Reader(site.model, given, site.knobs).number(question.goal.objective)
+    if isinstance(now, Missing):
+        return None
+    if question.goal.sense == "max":
+        return best.objective.low - now.low
+    return now.high - best.objective.high
+
+
+def _lacking_constraints(question: Question) -> Iterator[str]:
+    """Constraints of the search itself that missing facts leave out (the checks name all others)."""
+    reader = Reader(question.site.model, question.site.given, question.base)
+    for require in question.site.model.requires:
+        if require.use == "search":
+            truth = reader.condition(require.holds)
+            if isinstance(truth, Missing):
+                yield f"{require.name} does not limit the search: {', '.join(sorted(truth.names))} is not known"
+
+
+def _infeasible(question: Question, current: Check | None, seconds: float) -> Answer:
+    """Names a minimal conflict, after the verdict was confirmed without the solver where that is possible."""
+    requires = list(hard_requires(question))
+    warnings: list[str] = []
+    verdict = _cross_check(question, requires)
+    if verdict == "feasible":
+        raise Disagreement("the solver says infeasible, plain arithmetic finds a shape")
+    if verdict == "open":
+        warnings.append("infeasible by CP-SAT; the search without it was too large to confirm this")
+    conflict = _shrink(question, requires, seconds)
+    return Answer(question, "infeasible", current, (), tuple(conflict), None, tuple(warnings))
+
+
+def _cross_check(question: Question, requires: Sequence[Require]) -> str:
+    model = question.site.model
+    conditions = [require.holds for require in requires]
+    conditions += [_bound_condition(model, bound) for bound in question.bounds]
+    grids = {name: model.knobs[name].grid for name in question.free}
+    return box_search(model, question.site.given, question.base, Box(dict(question.free)), grids, conditions)
+
+
+def _shrink(question: Question, requires: Sequence[Require], seconds: float) -> list[Conflict]:
+    """A minimal conflict, by leaving out one member after another and solving again."""
+    from optimizer.lower import Stages
+
+    model = question.site.model
+    members: list[Require | Bound | str] = [*requires, *question.bounds, *question.given]
+
+    def holds(kept: Sequence[Require | Bound | str]) -> bool:
+        free = dict(question.free)
+        for name in question.given:
+            if name not in kept:
+                free[name] = model.knobs[name].domain()
+        part = replace(question, base={k: v for k, v in question.base.items()})
+        lowering = _lowered(part, free, [m for m in kept if isinstance(m, Require)],
+                            [m for m in kept if isinstance(m, Bound)])
+        return Stages(lowering, seconds).run([]).status != "infeasible"
+
+    kept = list(members)
+    for member in members:
+        rest = [other for other in kept if other is not member]
+        if not holds(rest):
+            kept = rest
+    return [_conflict(question, member) for member in kept]
+
+
+def _conflict(question: Question, member: Require | Bound | str) -> Conflict:
+    if isinstance(member, Require):
+        return Conflict(member.name, member.source)
+    if isinstance(member, Bound):
+        return Conflict(member.label, f"--{member.sense.replace(' ', '-')}")
+    spec = question.site.model.knobs[member]
+    return Conflict(f"{member}={spec.show(question.given[member])}", "--given")
+
+
+def in_words(value: int, unit: str) -> str:
+    """An amount for people, with its sign."""
+    text = show_bytes(abs(value)) if unit == "B" else f"{abs(value):,} {unit}".rstrip()
+    return f"{'-' if value < 0 else '+'}{text}"
