@@ -409,10 +409,22 @@ def _boot_knobs(model: EngineModel, ledger: LedgerReading, filed: Mapping[str, i
         if stated is not None:
             foreign.append(f"{name} is {spec.show(stated)} in the config, {reading.printed or spec.show(allowed.low)} "
                            f"at {reading.place}")
-        if allowed.exact and (stated is not None or default not in allowed):
+        if allowed.exact and (stated is not None or default is None or default not in allowed):
             boot[name] = allowed.low
             origins.setdefault(name, str(reading.place))
     return foreign
+
+
+def foreign_to(ledger: LedgerReading, sources: Sources) -> tuple[str, ...]:
+    """Settings that the log names and the config states otherwise: the log is of another boot.
+
+    Raises ReadError and the errors of an unknown engine as :func:`load` does.
+    """
+    config = read_config(list(sources.config))
+    engine = _engine(sources, config, ledger)
+    model = build(engine, container="")
+    filed, *_ = _knobs(model, map_settings(config, model.names(), scope=sources.service))
+    return tuple(_boot_knobs(model, ledger, filed, {}, {}))
 
 
 def _allowed(spec: KnobSpec, reading: Reading) -> Interval | None:

@@ -217,7 +217,8 @@ class Require:
 
     It does not apply where ``unless`` holds. ``use`` says where it counts: ``always``; as ``evidence``, which
     a log showed of a past boot and which judges that boot alone; or in a ``search``, where it only keeps a
-    solver from values that buy nothing.
+    solver from values that buy nothing. ``guards`` names knobs that it keeps from being lowered too far: an answer
+    that lowers one needs it decided.
     """
 
     name: str
@@ -231,6 +232,7 @@ class Require:
     basis: Basis = "read"
     unless: Cond = NEVER
     use: Literal["always", "evidence", "search"] = "always"
+    guards: tuple[str, ...] = ()
 
     @property
     def holds(self) -> Cond:
@@ -288,7 +290,8 @@ class EngineModel:
     last ties between shapes: more of it is better. ``arena_knobs`` change what the activation arena takes, and
     so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot printed elsewhere
     (a block count says which pool it was carved from). ``grain`` is the least slack, in bytes, that another
-    setting could use up: below it a constraint binds.
+    setting could use up: below it a constraint binds. ``words`` explain free memory to people: what other tools
+    show and why.
     """
 
     name: str
@@ -311,6 +314,7 @@ class EngineModel:
     arena_knobs: tuple[str, ...] = ()
     implied: Mapping[str, tuple[Expr, Expr]] = field(default_factory=dict)
     grain: int = 1
+    words: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> dict[str, str]:
         """Every name a user's file may call a knob by, in upper case, with the knob it means."""

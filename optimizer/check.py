@@ -100,8 +100,7 @@ def _warnings(site: Site, result: Evaluation, contradictions: list[str]) -> Iter
     for checked in result.constraints:
         name = checked.require.name
         if checked.missing:
-            needs = "; ".join(f"{item['name']} ({item['how']})" for item in how_to_get(model, sorted(checked.missing)))
-            yield f"{name} cannot be decided without {needs}"
+            yield f"{name} cannot be decided without {', '.join(sorted(checked.missing))}"
         elif not checked.hard and checked.verdict not in (None, Verdict.FITS):
             sure = "is not met" if checked.verdict is Verdict.DOES_NOT_FIT else "may not be met"
             yield f"{name} {sure} (a matter of quality): {checked.require.remedy} [{checked.require.source}]"
@@ -214,6 +213,9 @@ def check_json(found: Check) -> dict[str, Any]:
         "facts": facts_json(site),
         "unmapped": [f"{setting.key} at {setting.place}" for setting in site.mapped.unmapped],
         "binding_cards": dict(site.binding),
+        "open_facts": how_to_get(
+            site.model, sorted({name for c in result.constraints for name in c.missing})
+        ),
     }
     if len(found.outcomes) > 1:
         document["outcomes"] = [outcome.word for outcome in found.outcomes]

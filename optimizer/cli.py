@@ -55,6 +55,7 @@ AtLeastOpt = Annotated[list[str] | None, typer.Option(
 AtMostOpt = Annotated[list[str] | None, typer.Option(
     "--at-most", metavar="Q=VALUE", help="A knob or quantity must be at most this.")]
 FreeOpt = Annotated[list[str] | None, typer.Option("--free", metavar="KNOB", help="Let a knob move.")]
+RankOpt = Annotated[int, typer.Option("--rank", min=1, max=100, help="Which ranked shape to edit in.")]
 TopOpt = Annotated[int, typer.Option("--top", min=1, max=100, help="How many shapes.")]
 
 
@@ -137,6 +138,94 @@ def solve_command(
     return 3 if answer.status == "infeasible" else 0
 
 
+@app.command("propose")
+def propose_command(
+    site: SiteArg = None, goal: GoalOpt = "context", given: GivenOpt = None, at_least: AtLeastOpt = None,
+    at_most: AtMostOpt = None, free: FreeOpt = None, top: TopOpt = 5, rank: RankOpt = 1, config: ConfigOpt = None,
+    ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None, facts: FactOpt = None,
+    sessions: SessionsOpt = None, host: HostOpt = None, service: ServiceOpt = None, limits: LimitOpt = None,
+    as_json: JsonOpt = False,
+) -> int:
+    """Solve, then the smallest edit of your own file and the rows the next boot must print."""
+    from optimizer.documents import solve_json
+    from optimizer.propose import propose, propose_json
+    from optimizer.render import show_propose, show_solve
+    from optimizer.solve import solve
+
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits)
+    answer = solve(_question(own, goal, given, at_least, at_most, free, max(top, rank)))
+    if answer.status == "infeasible":
+        _print(solve_json(answer), as_json, show_solve)
+        return 3
+    _print(propose_json(propose(answer, rank)), as_json, show_propose)
+    return 0
+
+
+@app.command("free")
+def free_command(
+    site: SiteArg = None, config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None,
+    sets: SetOpt = None, facts: FactOpt = None, sessions: SessionsOpt = None, host: HostOpt = None,
+    service: ServiceOpt = None, limits: LimitOpt = None, as_json: JsonOpt = False,
+) -> int:
+    """What can we do with the free VRAM (or RAM)? One best use per goal, side by side."""
+    from optimizer.free import free, free_json
+    from optimizer.render import show_free
+
+    found = free(_site(site, config, ledger, engine, sets, facts, sessions, host, service, limits))
+    _print(free_json(found), as_json, show_free)
+    return 0
+
+
+@app.command("ledger")
+def ledger_command(
+    log: Annotated[Path | None, typer.Argument(help="A boot log, a site folder or its site.toml.",
+                                               show_default=False)] = None,
+    config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None, as_json: JsonOpt = False,
+) -> int:
+    """Read a boot log: the facts found, with their lines, and what does not add up."""
+    from measurements.ledger import read_ledger
+    from measurements.site import foreign_to
+    from models.engines import engine_name
+    from optimizer.ledger import ledger_json
+    from optimizer.render import show_ledger
+
+    named = read_site(log) if log is not None and (log.is_dir() or log.suffix == ".toml") else Sources()
+    path = ledger or named.ledger or (log if not named.site else None)
+    if path is None:
+        raise ReadError("give the boot log", kind="usage", file=str(log) if log else None)
+    wanted = engine or named.engine
+    reading = read_ledger(path, engine=engine_name(wanted.partition("@")[0]) if wanted else None)
+    configs = tuple(config) if config else named.config
+    foreign = foreign_to(reading, replace(named, config=configs, ledger=path, engine=wanted)) if configs else ()
+    _print(ledger_json(reading, foreign=foreign), as_json, show_ledger)
+    return 4 if reading.missing else 0
+
+
+@app.command("init")
+def init_command(
+    folder: Annotated[Path, typer.Argument(help="The site folder to make.")],
+    config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None,
+    facts: FactOpt = None, sessions: SessionsOpt = None, host: HostOpt = None, service: ServiceOpt = None,
+    limits: LimitOpt = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the files into the folder, secrets taken out.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write an existing site.toml anew.")] = False,
+    as_json: JsonOpt = False,
+) -> int:
+    """Make a site folder from a config and a ledger."""
+    from measurements.init import write_site
+    from optimizer.render import show_init
+
+    sources = _sources(None, config, ledger, engine, sets, facts, sessions, host, service, limits)
+    own = load(sources)
+    path = write_site(folder, sources, str(own.engine), copy=copy, force=force)
+    document = {
+        "schema_version": SCHEMA_VERSION, "site": str(path), "engine": str(own.engine),
+        "next": [f"shapewright check {folder}", f"shapewright free {folder}"],
+    }
+    _print(document, as_json, show_init)
+    return 0
+
+
 def _error_json(kind: str, message: str, file: str | None = None, line: int | None = None,
                 missing: list[dict[str, str]] | None = None) -> dict[str, Any]:
     document: dict[str, Any] = {
@@ -164,6 +253,7 @@ def _fail(code: int, document: dict[str, Any], as_json: bool) -> int:
 def run(words: Sequence[str]) -> int:
     """Runs the program on ``words`` and returns its exit code; nothing but a defect leaves a traceback."""
     as_json = "--json" in words
+    words = words or ["--help"]
     try:
         code = app(list(words), standalone_mode=False)
         return code if isinstance(code, int) else 0

@@ -282,6 +282,7 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
     broken += [b.label for b in question.bounds if reader.condition(_bound_condition(model, b)) is not True]
     if broken:
         raise Disagreement(f"rank {rank} breaks {', '.join(broken)} by plain arithmetic")
+    _demand_guards(question, checked)
     value = reader.number(question.goal.objective)
     shift = isinstance(value, Missing)
     if isinstance(value, Missing):
@@ -295,6 +296,15 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
     best = None if shift else (value.low if question.goal.sense == "max" else value.high)
     return Ranked(rank, shape, changes, value, best, tuple(_binding(question, checked, shape)), checked,
                   tuple(_notes(question, shape, changes)))
+
+
+def _demand_guards(question: Question, checked: Check) -> None:
+    """Raises MissingFacts where the shape lowers a knob past what an open constraint may forbid."""
+    for c in checked.evaluation.constraints:
+        lowered = [name for name in c.require.guards
+                   if checked.shape.get(name, 0) < (_before(question, name) or 0)]
+        if c.missing and lowered:
+            raise MissingFacts(how_to_get(question.site.model, sorted(c.missing)))
 
 
 def _before(question: Question, name: str) -> int | None:
@@ -335,10 +345,19 @@ def _notes(question: Question, shape: Mapping[str, int], changes: Mapping[str, t
                "region, so long prefills lose their stager")
     if "vram_kv_mib" in changes and knobs.get("vram_kv_mib", 0) == 0:
         yield "this states vram_kv_mib on a site that derives it: the cache no longer follows the ratio"
+    before = _before(question, "vram_weights_mib") or 0
+    if shape.get("vram_weights_mib", 0) < before:
+        yield (f"vram_weights_mib falls by {before - shape['vram_weights_mib']:,} MiB: fewer experts stay on the card; "
+               f"to keep them, ask with --at-least vram_weights={before}MiB")
     moved = [name for name in model.arena_knobs if name in changes]
     if moved:
         yield (f"{', '.join(moved)} changes what the activation arena takes, which is known for the boot that was "
                "read only: read the next ledger before trusting the last MiB")
+    if (_before(question, "host_pool_mib") or 0) < shape.get("host_pool_mib", 0):
+        limits = [n for n in ("ttm_limit", "memlock", "mem_total") if n not in question.site.given.facts]
+        if limits:
+            yield (f"more pinned RAM, and nothing here says whether the host has it: give {', '.join(limits)} "
+                   "(a boot over the limit is refused, or takes the host down)")
     if "gpu_headroom_mib" in changes and shape["gpu_headroom_mib"] < 96:
         yield "a headroom of 48 MiB was measured decode-neutral; nothing below it was tested (seed 000)"
     if "host_reserve_gib" in changes:

@@ -399,5 +399,11 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
         spare=0 - m.moving(Knob, m.pool),
         notes=tuple(notes),
         grain=256 * POSITION,
+        words={
+            "free": "RAM left for everything else once the server is loaded",
+            "other_tools": "free and MemAvailable count the server's locked weights as reclaimable file cache, which "
+                           "they are not: they report about what is left plus the weights. MemTotal is already less "
+                           "the firmware's carve-out for the iGPU.",
+        },
         constants={} if constant is None else {"resident_weights": constant},
     )

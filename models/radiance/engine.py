@@ -7,6 +7,7 @@ Sources: ``facts`` is the collected reading of the engine's 1.0.x source and of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Literal
 
 from models.declare import (
@@ -133,7 +134,7 @@ def _knobs(of: Family) -> dict[str, KnobSpec]:
         for name in ("vram_weights_mib", "vram_kv_mib"):
             specs.append(KnobSpec(name, mib, high=1 << 20, free_low=1, step=64, default=0,
                                   default_source=f"{_SOURCE}: 0 derives it"))
-    return {spec.name: spec for spec in specs}
+    return {spec.name: spec if spec.default_source else replace(spec, default_source=_SOURCE) for spec in specs}
 
 
 def _automatic_slots() -> Expr:
@@ -378,9 +379,6 @@ def _requires(of: Family, budget: _Budget, pinned: Named, known: bool) -> tuple[
                 Outcome.REJECTS_LONG_REQUESTS, more, "facts: KV block manager", unless=capped),
         Require("pool_contract", full, b.vram_kv, "B", Phase.RUN_TIME, Outcome.PREEMPTS, more,
                 "facts: KV block manager; seeds 001 and 003", unless=capped),
-        Require("operator_contract", operator, b.vram_kv, "B", Phase.QUALITY, Outcome.SERVES,
-                "the operators' formula (110 MiB a sequence, 448 MiB) holds at draft depth 2 only",
-                "seeds 001 and 003", unless=b.at_cap),
         Require("lossy_wire_rows", Knob("max_num_seqs") * (1 + Knob("num_speculative_tokens")),
                 lift(LOSSY_WIRE_ROWS), "rows", Phase.QUALITY, Outcome.SERVES,
                 "fewer sequences or drafts, or tp_wire=exact", "seed 001",
@@ -398,10 +396,19 @@ def _requires(of: Family, budget: _Budget, pinned: Named, known: bool) -> tuple[
                 Outcome.REFUSED_AT_BOOT, "raise ttm_target_mib above ttm_min_mib", _PINNED,
                 unless=Knob("ttm_min_mib").equals(0) | Knob("ttm_target_mib").equals(0)),
     ]
+    if of == "A":
+        found.append(
+            Require("operator_contract", operator, b.vram_kv, "B", Phase.QUALITY, Outcome.SERVES,
+                    "the operators' formula (110 MiB a sequence, 448 MiB) holds at draft depth 2 only",
+                    "seeds 001 and 003", unless=b.at_cap)
+        )
     placed = "raise host_pool_mib, free VRAM for experts, or set --weights-disk-tier"
     if of != "C":
+        # what a boot has not printed yet lies within what it printed elsewhere for the known containers
         statics = Fact("static_weights", between(STATICS.low, STATICS.high) if known else None)
+        resident = select(b.weights_stated, b.stated_weights - statics, b.experts)
         pair_only = ~b.both_stated
+        funded = ~b.weights_stated & ~b.kv_stated if of == "B" else NEVER  # then expert_floor_covered says it
         found += [
             Require("pair_ceiling", b.pair, ceiling, "B", Phase.BOOT, Outcome.SERVES,
                     "lower vram_weights_mib or vram_kv_mib by the amount that is short", _CEILING,
@@ -411,16 +418,19 @@ def _requires(of: Family, budget: _Budget, pinned: Named, known: bool) -> tuple[
                     unless=pair_only),
             Require("weights_hold_statics", statics, b.vram_weights, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
                     "raise vram_weights_mib", _SOURCE, "believed" if known else "read",
+                    guards=("vram_weights_mib",),
                     unless=~b.weights_stated),
             Require("experts_placed", Fact("expert_plane"),
-                    b.experts - b.spare + Knob("host_pool_mib") * MIB, "B", Phase.BOOT,
+                    resident - b.spare + Knob("host_pool_mib") * MIB, "B", Phase.BOOT,
                     Outcome.REFUSED_AT_BOOT, placed, "facts: planner, `DID NOT FIT`", "inferred",
-                    unless=Knob("weights_disk_tier").equals(1) | Knob("placement").equals(2)),
+                    guards=("host_pool_mib", "vram_weights_mib"),
+                    unless=Knob("weights_disk_tier").equals(1) | Knob("placement").equals(2) | funded),
         ]
     if of != "A":
         found += [
             Require("expert_floor_covered", b.floor, b.elastic, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT, placed,
-                    _FUNDING, "believed", unless=b.weights_stated | b.kv_stated),
+                    _FUNDING, "believed", unless=b.weights_stated | b.kv_stated,
+                    guards=("host_pool_mib",)),
             Require("host_pool_within_plane", Knob("host_pool_mib") * MIB,
                     maximum(align_up(Fact("expert_plane") + b.spare, MIB), AsIs("host_pool_mib") * MIB), "B",
                     Phase.QUALITY, Outcome.SERVES, "a host pool beyond the expert plane buys nothing", _FUNDING,
@@ -533,6 +543,12 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
                         align_down(b.fixed + (Fact("kv_blocks") + 1) * b.page - 1, MIB)),
         },
         grain=MIB,
+        words={
+            "free": "VRAM above the engine's own settle floor, per card",
+            "other_tools": "rocm-smi shows what no allocation covers: that counts the settle floor (the headroom, and "
+                           "what is kept for step staging and kernels built on first use), which a first launch needs. "
+                           "It does not show the KV cache's idle blocks, which are already lent to experts.",
+        },
         arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens"),
     )
 

@@ -1,0 +1,80 @@
+"""Writes a site folder: a ``site.toml`` that names the user's own files, or copies of them without secrets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from measurements.config.secrets import redact
+from measurements.records import ReadError
+from measurements.site import Sources
+
+
+def write_site(folder: Path, sources: Sources, engine: str, *, copy: bool = False, force: bool = False) -> Path:
+    """Writes ``folder/site.toml`` and returns its path.
+
+    The user's files are named by their path from the folder; with ``copy`` they are copied into it with
+    secret-looking values taken out. Nothing is overwritten without ``force``, and the file appears whole or not
+    at all. Raises ReadError where the folder cannot be written or holds a site already.
+    """
+    target = folder / "site.toml"
+    if target.exists() and not force:
+        raise ReadError("is there already; --force writes it anew", file=str(target), kind="usage")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        named = {key: [_bring(path, folder, copy) for path in paths] for key, paths in _files(sources).items()}
+        text = _toml(sources, engine, named)
+        draft = folder / ".site.toml.new"
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, target)
+    except OSError as error:
+        raise ReadError(f"cannot be written: {error.strerror}", file=str(folder), kind="usage") from None
+    return target
+
+
+def _files(sources: Sources) -> dict[str, list[Path]]:
+    return {
+        "config": list(sources.config),
+        "ledger": [sources.ledger] if sources.ledger else [],
+        "host": [sources.host] if sources.host else [],
+    }
+
+
+def _bring(path: Path, folder: Path, copy: bool) -> str:
+    if not copy or path.is_dir():
+        try:
+            return os.path.relpath(path.resolve(), folder.resolve())
+        except ValueError:  # another drive
+            return str(path.resolve())
+    place = folder / path.name
+    if place.exists() and place.resolve() != path.resolve():
+        raise ReadError("is there already; the copy would overwrite it", file=str(place), kind="usage")
+    with path.open(encoding="utf-8", errors="replace", newline="") as source:
+        text = source.read()
+    with place.open("w", encoding="utf-8", newline="") as out:
+        out.write(redact(text))
+    return path.name
+
+
+def _toml(sources: Sources, engine: str, named: Mapping[str, list[str]]) -> str:
+    import tomlkit
+
+    document = tomlkit.document()
+    document.add("engine", tomlkit.item(engine))
+    for key, paths in named.items():
+        if paths:
+            document.add(key, tomlkit.item(paths if key == "config" and len(paths) > 1 else paths[0]))
+    if sources.service:
+        document.add("service", tomlkit.item(sources.service))
+    if sources.sessions is not None:
+        document.add("sessions", tomlkit.item(sources.sessions))
+    if sources.limits:
+        document.add("limits", tomlkit.item(list(sources.limits)))
+    for key, values in (("facts", sources.facts), ("set", sources.sets)):
+        if values:
+            table = tomlkit.table()
+            for name, value in values.items():
+                table.add(tomlkit.key(name), tomlkit.item(value))
+            document.add(key, table)
+    return tomlkit.dumps(document)

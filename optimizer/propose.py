@@ -1,0 +1,117 @@
+"""The answer as an edit of the user's own file, with what must move along and what the next boot must print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from measurements.config import edit, unified_diff
+from measurements.records import ReadError
+from models.evaluate import Reader
+from models.expr import Missing
+from models.interval import MIB, Interval
+from optimizer.check import quantity_json
+from optimizer.documents import solve_json
+from optimizer.solve import Answer, Ranked
+
+#: Rows that the engines print at boot: what a prediction can be proved wrong by.
+_PRINTED = {
+    "radiance": ("claimable", "elastic", "experts", "kv_cache", "prefill_staging", "vram_weights", "vram_kv",
+                 "unclaimed", "kv_blocks", "kv_tokens", "slab_slots"),
+    "halogen": ("device_budget", "device_need", "pool_positions", "locked_total"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """A value that must move with another: the gate that refuses to start below the pinned ledger."""
+
+    knob: str
+    before: int
+    after: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One ranked shape as an edit. ``refused`` names knobs that cannot be edited in place, and why."""
+
+    answer: Answer
+    ranked: Ranked
+    changes: dict[str, str | None]
+    companions: tuple[Companion, ...]
+    diff: str
+    refused: tuple[tuple[str, str], ...]
+
+
+def propose(answer: Answer, rank: int = 1) -> Proposal:
+    """The smallest edit of the user's own files that sets the shape of ``rank``.
+
+    Raises ReadError of kind ``usage`` when the site has no config file to edit, or fewer shapes.
+    """
+    site = answer.question.site
+    if site.config is None:
+        raise ReadError("propose edits the user's own file: give it with --config FILE", kind="usage")
+    if not 1 <= rank <= len(answer.shapes):
+        raise ReadError(f"there is no rank {rank}: the answer has {len(answer.shapes)} shapes", kind="usage")
+    ranked = answer.shapes[rank - 1]
+    model = site.model
+    stated = {name: value for name, value in site.filed.items() if name in site.mapped.knobs}
+    changes: dict[str, str | None] = {}
+    for name, value in ranked.shape.items():
+        moved = name in ranked.changes or (name in site.sources.sets and stated.get(name) != value)
+        if moved and stated.get(name) != value:
+            changes[name] = model.knobs[name].write(value)
+    companions = tuple(_companions(answer, ranked))
+    changes |= {c.knob: str(c.after) for c in companions}
+    for gone, _ in site.removed:
+        changes[gone.name] = None
+    spelling = {name.lower(): name.upper() for name in model.names()}
+    done = edit(site.config, site.mapped, changes, spelling=spelling)
+    return Proposal(answer, ranked, changes, companions, unified_diff(site.config, done), done.refused)
+
+
+def _companions(answer: Answer, ranked: Ranked) -> list[Companion]:
+    """The pinned-RAM gate, moved by what the pinned ledger moves; the file's own gap to its target is kept."""
+    site = answer.question.site
+    row = site.model.rows.get("pinned_total")
+    before = site.filed.get("ttm_min_mib", 0)
+    if row is None or not before or "ttm_min_mib" in answer.question.free:
+        return []
+    unknown = {name: Interval(0, 0) for name in ("ngram_table", "ngram_size") if name not in site.given.facts}
+    given = replace(site.given, facts={**site.given.facts, **unknown})
+    old = Reader(site.model, given, site.filed).number(row.expr)
+    new = Reader(site.model, given, ranked.shape).number(row.expr)
+    if isinstance(old, Missing) or isinstance(new, Missing) or old == new:
+        return []
+    after = before - (-(new.high - old.high) // MIB)
+    why = "the pinned ledger moves by " + f"{(new.high - old.high) / MIB:+,.0f} MiB"
+    whole = Reader(site.model, site.given, ranked.shape).number(row.expr)
+    if isinstance(whole, Interval):
+        least = -(-whole.high // MIB)
+        if after < least:
+            after, why = least, f"the pinned ledger needs {least:,} MiB"
+    found = [Companion("ttm_min_mib", before, after, why)]
+    target = site.filed.get("ttm_target_mib", 0)
+    if target:
+        found.append(Companion("ttm_target_mib", target, target + after - before, "keeps its gap to ttm_min_mib"))
+    return found
+
+
+def propose_json(proposal: Proposal) -> dict[str, Any]:
+    """The whole answer of ``propose``: that of ``solve``, the edit, and the rows the next boot must print."""
+    answer, ranked = proposal.answer, proposal.ranked
+    model = answer.question.site.model
+    rows = ranked.checked.evaluation.quantities
+    document = solve_json(answer)
+    document |= {
+        "rank": ranked.rank,
+        "diff": proposal.diff,
+        "edits": {name: value for name, value in proposal.changes.items()},
+        "companions": [
+            {"knob": c.knob, "from": c.before, "to": c.after, "why": c.why} for c in proposal.companions
+        ],
+        "refused": [{"knob": knob, "why": why} for knob, why in proposal.refused],
+        "predicted": {name: quantity_json(rows[name]) for name in _PRINTED[model.name] if name in rows},
+    }
+    return document
