@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from measurements.site import Site
-from models.evaluate import Quantity
+from models.evaluate import Quantity, evaluate
 from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, check_json, engine_json, quantity_json
 from optimizer.documents import ranked_json
 from optimizer.solve import Answer, Bound, Question, ask, solve
@@ -52,14 +52,14 @@ def free(site: Site) -> Free:
     uses = []
     for goal in site.model.goals.values():
         try:
-            answer: Answer | None = solve(_question(site, goal.name, current))
+            answer: Answer | None = solve(_question(site, goal.name))
             uses.append(Use(goal.name, goal.meaning, answer))
         except MissingFacts as error:
             uses.append(Use(goal.name, goal.meaning, None, tuple(error.missing)))
     return Free(site, current, quantities.get(name), tuple(uses))
 
 
-def _question(site: Site, goal: str, current: Check) -> Question:
+def _question(site: Site, goal: str) -> Question:
     question = ask(site, goal, top=1)
     ranges = dict(question.free)
     now = question.base
@@ -70,12 +70,13 @@ def _question(site: Site, goal: str, current: Check) -> Question:
     if "host_pool_mib" in ranges:  # more pinned RAM is not free VRAM
         ranges["host_pool_mib"] = (ranges["host_pool_mib"][0], max(now["host_pool_mib"], ranges["host_pool_mib"][0]))
     held = tuple(name for name in question.held if name not in ranges)
-    bounds = (*question.bounds, *_kept(site, goal, current, derived))
+    bounds = (*question.bounds, *_kept(site, goal, derived))
     return replace(question, free=ranges, held=held, bounds=bounds)
 
 
-def _kept(site: Site, goal: str, current: Check, derived: bool) -> Iterator[Bound]:
-    rows = current.evaluation.quantities
+def _kept(site: Site, goal: str, derived: bool) -> Iterator[Bound]:
+    # as the solver sees them: what a ledger narrowed holds for the running shape only
+    rows = evaluate(site.model, replace(site.given, printed={}), site.knobs).quantities
     kept: list[str] = []
     if site.model.name == "halogen":
         if goal not in ("host-ram", "headroom"):

@@ -516,3 +516,18 @@ def changed(lowering: Lowering, shape: Mapping[str, int]) -> Side:
     if not literals:
         return _number(always)
     return Side(sum(literals) + always, always, always + len(literals))
+
+
+def moved(lowering: Lowering, shape: Mapping[str, int], steps: Mapping[str, int]) -> Side:
+    """How far the free knobs are from ``shape``, a step of each counting about as much as a step of the others."""
+    total: list[Side] = []
+    for name, step in steps.items():
+        side = lowering.side_of(name)
+        if side.fixed:
+            continue
+        low, high = side.low - shape[name], side.high - shape[name]
+        distance = lowering.cp.new_int_var(0, max(abs(low), abs(high)), "")
+        lowering.cp.add_abs_equality(distance, side.expr - shape[name])
+        weight = max(max(steps.values()) // step, 1)
+        total.append(Side(distance * weight, 0, max(abs(low), abs(high)) * weight))
+    return lowering.add([Pair(side, side) for side in total]).low

@@ -10,7 +10,7 @@ from measurements.records import ReadError
 from measurements.site import Site, knob_value
 from models.declare import BadValue, EngineModel, Goal, KnobSpec, Phase, Require, Verdict
 from models.evaluate import Reader
-from models.expr import AtMost, Expr, Knob, Missing, lift
+from models.expr import ALWAYS, AtMost, Cond, Expr, Knob, Missing, lift
 from models.interval import Interval, show_bytes, size
 from optimizer.box import Box, box_search
 from optimizer.check import Check, MissingFacts, check, how_to_get
@@ -194,18 +194,19 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     Raises MissingFacts when the goal, a requirement or the verdict needs facts that nobody gave, and
     Disagreement when a shape fails the plain arithmetic.
     """
-    from optimizer.lower import Stages, changed, far_from
+    from optimizer.lower import Stages, changed, far_from, moved
 
     site, model = question.site, question.site.model
     current = _current(site)
     lowering = _lowered(question, question.free, list(hard_requires(question)), question.bounds)
     objective = _objective(lowering, question)
+    steps = {name: model.knobs[name].step for name in question.free}
     senses: list[tuple[Any, Literal["max", "min"]]] = [
         (objective, question.goal.sense), (changed(lowering, question.base), "min"),
         (lowering.number(model.spare).low, "max"),
+        (moved(lowering, question.base, steps), "min"),
     ]
     stages = Stages(lowering, seconds)
-    steps = {name: model.knobs[name].step for name in question.free}
     shapes: list[Ranked] = []
     status: Literal["optimal", "feasible", "infeasible"] = "optimal"
     warnings: list[str] = []
@@ -228,8 +229,25 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
         far_from(lowering, found.shape, steps)
     if not shapes:
         return _infeasible(question, current, seconds)
+    if not shapes[0].binding:
+        shapes[0] = replace(shapes[0], binding=tuple(_next_step(question, _better(question, shapes[0]), seconds)))
     warnings += _lacking_constraints(question)
     return Answer(question, status, current, tuple(shapes), (), _gain(question, shapes[0]), tuple(warnings))
+
+
+def _next_step(question: Question, better: Cond, seconds: float) -> Iterator[str]:
+    """What forbids a better value than rank 1's, where a step is too coarse for slack to show it."""
+    conflict = _shrink(question, [*hard_requires(question)], seconds, better)
+    for item in conflict:
+        yield item.name
+
+
+def _better(question: Question, best: Ranked) -> Cond:
+    """That the goal is reached better than by ``best``."""
+    goal = question.goal
+    if goal.sense == "max":
+        return AtMost(lift(best.objective.low + 1), goal.objective)
+    return AtMost(goal.objective, lift(best.objective.high - 1))
 
 
 def _current(site: Site) -> Check | None:
@@ -408,8 +426,10 @@ def _cross_check(question: Question, requires: Sequence[Require]) -> str:
     return box_search(model, question.site.given, question.base, Box(dict(question.free)), grids, conditions)
 
 
-def _shrink(question: Question, requires: Sequence[Require], seconds: float) -> list[Conflict]:
-    """A minimal conflict, by leaving out one member after another and solving again."""
+def _shrink(
+    question: Question, requires: Sequence[Require], seconds: float, wanted: Cond = ALWAYS
+) -> list[Conflict]:
+    """A minimal set that cannot hold together (with ``wanted``), by leaving out one member after another."""
     from optimizer.lower import Stages
 
     model = question.site.model
@@ -420,11 +440,14 @@ def _shrink(question: Question, requires: Sequence[Require], seconds: float) -> 
         for name in question.given:
             if name not in kept:
                 free[name] = model.knobs[name].domain()
-        part = replace(question, base={k: v for k, v in question.base.items()})
-        lowering = _lowered(part, free, [m for m in kept if isinstance(m, Require)],
+        lowering = _lowered(question, free, [m for m in kept if isinstance(m, Require)],
                             [m for m in kept if isinstance(m, Bound)])
+        lowering.zeroed = question.goal.shifts
+        lowering.demand(wanted)
         return Stages(lowering, seconds).run([]).status != "infeasible"
 
+    if holds(members):
+        return []
     kept = list(members)
     for member in members:
         rest = [other for other in kept if other is not member]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from models.declare import Basis
-from models.expr import Expr, Fact, Knob, align_up, lift, select, total
+from models.expr import Expr, Fact, align_up, lift, select, total
 from models.interval import GIB, KIB, MIB, Interval, point, size
+
+#: How a declaration reads a knob: of the shape under question, or as the boot had it.
+Reads = Callable[[str], Expr]
 
 PAGE: Final = 4 * KIB  # every region of the pool and every weight unit is aligned to this
 GRANULE: Final = 2 * MIB  # the driver's mapping step; checkpoint strides of 56 and 58 MiB show it
@@ -92,14 +95,14 @@ def recognise(model: str) -> ContainerName:
     return "w4" if "w4" in name else ""
 
 
-def layout(container: str, tp: int) -> KvLayout:
+def layout(container: str, tp: int, read: Reads) -> KvLayout:
     """The KV layout: of a known container at two ranks, else from facts that the user or a ledger gives."""
-    return _flash_next() if container in KNOWN and tp == 2 else _described()
+    return _flash_next(read) if container in KNOWN and tp == 2 else _described(read)
 
 
-def state_groups() -> tuple[StateGroup, ...]:
+def state_groups(read: Reads) -> tuple[StateGroup, ...]:
     """The recurrent state of Qwen3.8-Flash-Next a rank at two ranks, by draft depth."""
-    depth = Knob("num_speculative_tokens")
+    depth = read("num_speculative_tokens")
     return (
         StateGroup("kv_gdn_state", lift(54 * MIB), linear=True),
         StateGroup("kv_gdn_conv", (3 + depth) * (5120 * 2 * 36), linear=False),
@@ -109,11 +112,11 @@ def state_groups() -> tuple[StateGroup, ...]:
     )
 
 
-def _flash_next() -> KvLayout:
-    fp8 = Knob("kv_cache_dtype").equals(1)
-    seqs, depth = Knob("max_num_seqs"), Knob("num_speculative_tokens")
+def _flash_next(read: Reads) -> KvLayout:
+    fp8 = read("kv_cache_dtype").equals(1)
+    seqs, depth = read("max_num_seqs"), read("num_speculative_tokens")
     copies = select(depth >= 1, 2, 1)  # a draft needs the state before it as well
-    groups = state_groups()
+    groups = state_groups(read)
     return KvLayout(
         page=select(fp8, 26 * KIB, 52 * KIB) + (3 * KIB + 256),  # the index key is the same at both dtypes
         block=lift(4),
@@ -123,12 +126,12 @@ def _flash_next() -> KvLayout:
     )
 
 
-def _described() -> KvLayout:
-    fp8 = Knob("kv_cache_dtype").equals(1)
+def _described(read: Reads) -> KvLayout:
+    fp8 = read("kv_cache_dtype").equals(1)
     return KvLayout(
         page=select(fp8, Fact("kv_page_fp8"), Fact("kv_page_bf16")),
         block=Fact("kv_block"),
-        states=Knob("max_num_seqs") * align_up(Fact("kv_state"), PAGE),
+        states=read("max_num_seqs") * align_up(Fact("kv_state"), PAGE),
         checkpoint=Fact("checkpoint_bytes"),
         paged_groups=2,
     )

@@ -6,7 +6,6 @@ Sources: ``facts`` is the collected reading of the engine's 1.0.x source and of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -45,7 +44,7 @@ from models.expr import (
     total,
 )
 from models.interval import MIB, Interval, point, printed
-from models.radiance.containers import GRANULE, KNOWN, PAGE, STATICS, layout, recognise
+from models.radiance.containers import GRANULE, KNOWN, PAGE, STATICS, Reads, layout
 from models.versions import Version
 
 Family = Literal["A", "B", "C"]
@@ -201,10 +200,14 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
 
 
 class _Budget:
-    """The VRAM budget in the order the engine spends it."""
+    """The VRAM budget in the order the engine spends it.
 
-    def __init__(self, of: Family, queues: bool, container: str, tp: int) -> None:
+    ``read`` reads a knob: of the shape under question, or as the boot had it that the facts are from.
+    """
+
+    def __init__(self, of: Family, queues: bool, container: str, tp: int, read: Reads) -> None:
         self._of = of
+        self._read = read
         self._pool(container, tp)
         self._claimable(queues)
         self._split()
@@ -212,24 +215,24 @@ class _Budget:
 
     def _pool(self, container: str, tp: int) -> None:
         # KV manager: fixed part first, then whole blocks of every paged group (facts 2, byte-exact)
-        kv = layout(container, tp)
-        slots = Knob("checkpoint_slots")
+        kv = layout(container, tp, self._read)
+        slots = self._read("checkpoint_slots")
         self.stride = align_up(kv.checkpoint, GRANULE)
         # 1.1.0 moved the checkpoints out of the pool into pinned RAM
         in_pool = select(slots >= 1, slots * self.stride + GRANULE, 0) if self._of == "A" else lift(0)
         self.checkpoint = kv.checkpoint
         self.page, self.block = kv.page, kv.block
         self.fixed = row("kv_fixed", kv.states + in_pool + PAGE * kv.paged_groups)
-        self.blocks_each = row("blocks_per_sequence", ceil_div(Knob("max_model_len"), kv.block))
-        self.demand = row("kv_ceiling", self.fixed + Knob("max_num_seqs") * self.blocks_each * kv.page)
+        self.blocks_each = row("blocks_per_sequence", ceil_div(self._read("max_model_len"), kv.block))
+        self.demand = row("kv_ceiling", self.fixed + self._read("max_num_seqs") * self.blocks_each * kv.page)
 
     def _claimable(self, queues: bool) -> None:
         integrated = select(Fact("integrated_gpu", lift(0)) >= 1, Fact("mem_total") // 8, 0)
         self.headroom = row(
-            "headroom_kept", maximum(Knob("gpu_headroom_mib") * MIB, Fact("left_to_host", integrated))
+            "headroom_kept", maximum(self._read("gpu_headroom_mib") * MIB, Fact("left_to_host", integrated))
         )
         # the block tables are carved for the worst step, so they move with sequences and length (facts 1.1)
-        self.staging = row("step_staging", Fact("step_staging") + _tables(Knob) - _tables(AsIs))
+        self.staging = row("step_staging", Fact("step_staging") + _tables(self._read) - _tables(AsIs))
         fixed = [Fact("already_held"), self.headroom, Fact("activation_arena"), self.staging]
         if queues:
             fixed.append(Fact("hardware_queues"))
@@ -243,7 +246,7 @@ class _Budget:
             self.kv_stated: Cond = NEVER
             self.stated_weights, self.stated_kv = lift(0), lift(0)
         else:
-            weights, kv = Knob("vram_weights_mib"), Knob("vram_kv_mib")
+            weights, kv = self._read("vram_weights_mib"), self._read("vram_kv_mib")
             self.weights_stated, self.kv_stated = weights >= 1, kv >= 1
             self.stated_weights, self.stated_kv = weights * MIB, kv * MIB
         self.both_stated = self.weights_stated & self.kv_stated
@@ -263,7 +266,7 @@ class _Budget:
             # Experts take the ratio, then what the cache leaves above its ceiling, up to the plane; the cache
             # takes what experts leave. elastic - floor(elastic * (1 - r)) is ceil(elastic * r): written so,
             # elastic enters in one direction only and intervals stay as tight as the facts.
-            ratio = Knob("expert_vs_cache_ratio")
+            ratio = self._read("expert_vs_cache_ratio")
             share = ceil_div(elastic * ratio, RATIO_UNIT)
             derived_experts = minimum(maximum(share, elastic - demand), plane)
             cache_share = (elastic * (RATIO_UNIT - ratio)) // RATIO_UNIT
@@ -274,7 +277,7 @@ class _Budget:
             # the experts keep what the host pool cannot hold, the cache takes the rest up to its demand, and
             # what the cache does not want returns to the experts
             whole = plane + self.spare
-            room = Knob("host_pool_mib") * MIB
+            room = self._read("host_pool_mib") * MIB
             self.floor = row("expert_floor", minimum(whole, maximum(whole - room, 0)))
             derived_experts = minimum(maximum(elastic - demand, self.floor), whole)
             derived_kv = minimum(demand, maximum(elastic - self.floor, 0))
@@ -297,8 +300,8 @@ class _Budget:
             return lift(0)
         layer = Fact("expert_layer_max") // PAGE
         one = (layer - (experts * layer) // plane) * PAGE
-        placed = Knob("placement").equals(0) | Knob("placement").equals(3)
-        taken = placed & Knob("deterministic").equals(0) & (plane > experts) & (2 * one < experts)
+        placed = self._read("placement").equals(0) | self._read("placement").equals(3)
+        taken = placed & self._read("deterministic").equals(0) & (plane > experts) & (2 * one < experts)
         return select(self.weights_stated, 0, select(taken, 2 * one, 0))
 
     def _grant(self) -> None:
@@ -329,7 +332,7 @@ class _Budget:
         self.slots = row("slab_slots", minimum(resident // Fact("slot_stride"), Fact("movable_units") + SHADOW_SLOTS))
 
 
-def _tables(read: Callable[[str], Expr]) -> Expr:
+def _tables(read: Reads) -> Expr:
     """Bytes of the block tables: two paged groups of 4-token blocks, three carvings, 4 B an entry."""
     entries = read("max_num_seqs") * (ceil_div(read("max_model_len"), 4) + 1)
     return 6 * align_up(4 * entries, 256)
@@ -353,11 +356,10 @@ def _pinned(of: Family, version: Version, budget: _Budget) -> Named:
     return row("pinned_total", total(terms))
 
 
-def _requires(of: Family, budget: _Budget, pinned: Named, known: bool) -> tuple[Require, ...]:
+def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known: bool) -> tuple[Require, ...]:
     b = budget
     moved = Knob("gpu_headroom_mib") * MIB - AsIs("gpu_headroom_mib") * MIB
     floor = Fact("settle_floor", AsIs("gpu_headroom_mib") * MIB + between(KEPT_LOW, KEPT_HIGH)) + moved
-    ceiling = _ceiling(of)
     sessions = _sessions()
     full = b.fixed + sessions * b.blocks_each * b.page
     capped = b.at_cap & (sessions <= Knob("max_num_seqs"))
@@ -443,11 +445,12 @@ def _sessions() -> Expr:
     return Fact("sessions", Knob("max_num_seqs"))
 
 
-def _ceiling(of: Family) -> Expr:
+def _ceiling(of: Family, boot: _Budget) -> Named:
     if of == "C":
-        return lift(0)
-    boot = Fact("boot_pair", AsIs("vram_weights_mib") * MIB + AsIs("vram_kv_mib") * MIB)
-    read = Fact("pair_ceiling", Fact("settled_free") - Fact("settle_floor") + boot)
+        return row("pair_ceiling", lift(0))
+    # a boot that derived its split had a staging region as well, which a stated pair gets back
+    pair = Fact("boot_pair", boot.vram_weights + boot.vram_kv + boot.prefill_staging)
+    read = Fact("pair_ceiling", Fact("settled_free") - Fact("settle_floor") + pair)
     return row("pair_ceiling", read - (Knob("gpu_headroom_mib") - AsIs("gpu_headroom_mib")) * MIB)
 
 
@@ -456,8 +459,9 @@ def _goals(of: Family, budget: _Budget, pinned: Named, headroom: Named) -> dict[
     found = [
         Goal("context", "longest max_model_len", Knob("max_model_len"), "max", "tokens", ("max_model_len",)),
         Goal("sequences", "most sequences at once", Knob("max_num_seqs"), "max", "sequences", ("max_num_seqs",)),
-        Goal("sessions", "full-length conversations held", budget.blocks // budget.blocks_each, "max",
-             "sessions"),
+        Goal("sessions", "full-length conversations held",
+             maximum(budget.blocks // budget.blocks_each,
+                     select(budget.at_cap, Knob("max_num_seqs"), 0)), "max", "sessions"),
         Goal("slab", "VRAM for experts", budget.experts, "max", "B", (), frozenset(("static_weights",))),
         Goal("host-ram", "least pinned RAM", pinned, "min", "B", ("host_pool_mib",), shifts),
         Goal("headroom", "settled free VRAM above the floor", headroom, "max", "B", (),
@@ -474,11 +478,14 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
     """
     of = family(version)
     queues = version >= (1, 0, 9)
-    budget = _Budget(of, queues, container, tp)
+    budget = _Budget(of, queues, container, tp, Knob)
+    boot = _Budget(of, queues, container, tp, AsIs)
     pinned = _pinned(of, version, budget)
-    ceiling = _ceiling(of)
-    headroom = row("headroom", select(budget.both_stated, ceiling - budget.pair,
-                                      budget.unclaimed - budget.headroom))
+    ceiling = _ceiling(of, boot)
+    # settled free above the floor: what that boot had, moved by what this shape leaves unclaimed
+    left = budget.unclaimed - budget.headroom - (boot.unclaimed - boot.headroom)
+    above_floor = Fact("settled_free") - Fact("settle_floor") + left
+    headroom = row("headroom", select(budget.both_stated, ceiling - budget.pair, above_floor))
     known = container in KNOWN and tp == 2
     b = budget
     basis_b: Basis = "read" if of == "A" else "believed"
@@ -498,7 +505,7 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
         Row("kv_ceiling", b.demand, "B", "facts: KV block manager", "read"),
         Row("slab_slots", b.slots, "slots", "facts: planner", "inferred"),
         Row("pinned_total", pinned, "B", _PINNED, "believed"),
-        *([] if of == "C" else [Row("pair_ceiling", _named(ceiling), "B", _CEILING, "inferred")]),
+        *([] if of == "C" else [Row("pair_ceiling", ceiling, "B", _CEILING, "inferred")]),
         Row("headroom", headroom, "B", _CEILING, "inferred"),
     ]
     unstated = ~b.weights_stated & ~b.kv_stated
@@ -516,7 +523,7 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
         knobs=_knobs(of),
         facts=_facts(of, queues),
         rows={r.name: r for r in rows},
-        requires=_requires(of, budget, pinned, known),
+        requires=_requires(of, budget, ceiling, pinned, known),
         goals=_goals(of, budget, pinned, headroom),
         no_goals={},
         split=tuple(split if of != "C" else split[2:]),
@@ -552,11 +559,3 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
         arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens"),
     )
 
-
-def _named(expr: Expr) -> Named:
-    return expr if isinstance(expr, Named) else row("pair_ceiling", expr)
-
-
-def container_of(model: str) -> str:
-    """The known container that a model file's name means; "" where none."""
-    return recognise(model)
