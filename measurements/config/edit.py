@@ -10,10 +10,10 @@ from typing import Final
 
 from measurements.config.found import Found, Survey
 from measurements.config.mapping import Mapped
-from measurements.config.read import survey
+from measurements.config.read import again
 from measurements.config.secrets import SECRET, redact
-from measurements.config.trace import Source, Stretch
-from measurements.records import ConfigReading, ReadError, Setting
+from measurements.config.trace import Stretch
+from measurements.records import ConfigReading, Setting
 
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9_.:/\-]+")
 
@@ -46,10 +46,9 @@ def edit(reading: ConfigReading, mapped: Mapped, changes: Mapping[str, str | Non
 
     A knob that is set is changed where its value stands. One that is not is added behind the last knob that
     is, in the same style: as its flag, or as the file's prefix and its UPPER_SNAKE name in ``spelling``. Each
-    change is read again, and refused unless it gave exactly that change. Raises ReadError only when
-    ``reading`` cannot be read again, which is when it was not made by ``read_config``.
+    change is read again, and refused unless it gave exactly that change. Raises nothing.
     """
-    before = _survey(reading.text)
+    before = again(reading.text)
     gone = {knob for knob, value in changes.items() if value is None}
     accepted: list[_Splice] = []
     refused = []
@@ -86,15 +85,11 @@ def _lines(text: str) -> list[str]:
 def _without_secrets(texts: Mapping[str, str]) -> dict[str, str]:
     out = dict(texts)
     # Behind the last stretch first, so that the offsets of the others stay true.
-    for source, start, end in sorted(set(_survey(texts).hidden), key=lambda stretch: -stretch.start):
+    for source, start, end in sorted(set(again(texts).hidden), key=lambda stretch: -stretch.start):
         text = out[source.file]
         # Line breaks stay, so that the diff's line numbers are true.
         out[source.file] = text[:start] + re.sub(r"[^\r\n]+", SECRET, text[start:end]) + text[end:]
     return {file: redact(text) for file, text in out.items()}
-
-
-def _survey(texts: Mapping[str, str]) -> Survey:
-    return survey((Source(file, text) for file, text in texts.items()), texts.get)
 
 
 def _set(before: Survey, mapped: Mapped, knob: str, value: str, spelling: Mapping[str, str],
@@ -204,10 +199,7 @@ def _check(before: Survey, splices: list[_Splice], texts: Mapping[str, str], map
             continue
         at = None if setting.span is None else (setting.place.file, *setting.span)
         expected.append(_row(setting, values.get(at, setting.value) if at else setting.value))
-    try:
-        after = _survey(_apply(texts, splices))
-    except ReadError:
-        raise _RefusedError("the changed file could no longer be read") from None
+    after = again(_apply(texts, splices))
     missing = set(added)
     position = 0
     for found in after.found:

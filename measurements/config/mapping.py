@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from measurements.config.read import survey
-from measurements.config.trace import Source
+from measurements.config.read import again
 from measurements.records import ConfigReading, Place, ReadError, Setting
 
 
@@ -114,5 +113,4 @@ def _images(reading: ConfigReading, scope: str) -> tuple[tuple[str, Place], ...]
     if not scope or len(reading.images) < 2:
         return reading.images
     # A reading does not say whose each image is: look again.
-    again = survey((Source(file, text) for file, text in reading.text.items()), reading.text.get)
-    return tuple((image, place) for image, place, owner in again.images if owner in ("", scope))
+    return tuple((image, place) for image, place, owner in again(reading.text).images if owner in ("", scope))

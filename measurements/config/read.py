@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def read_config(paths: Sequence[Path]) -> ConfigReading:
         raise ReadError("no configuration file: name an env file, a script, a unit, or a compose file",
                         kind="usage")
     names = dict.fromkeys(str(path) for path in paths)
-    found = survey((Source(name, load(name)) for name in names), load_if_there)
+    found = _survey((Source(name, load(name)) for name in names), load_if_there, _read_strictly)
     return ConfigReading(
         tuple(item.setting for item in found.found),
         {name: source.text for name, source in found.sources.items()},
@@ -37,30 +38,48 @@ def read_config(paths: Sequence[Path]) -> ConfigReading:
         tuple(found.warnings))
 
 
-def survey(sources: Iterable[Source], fetch: Callable[[str], str | None]) -> Survey:
-    """Everything in ``sources`` and the files they name. Raises ReadError as ``read_config`` does."""
+def again(texts: Mapping[str, str]) -> Survey:
+    """Everything in the texts of a reading, perhaps edited since; a file that broke ends where it broke.
+
+    A reading does not say which files were given and which were only looked into, so that a file without
+    settings is no error here.
+    """
+    return _survey((Source(file, text) for file, text in texts.items()), texts.get, _read_leniently)
+
+
+def _survey(sources: Iterable[Source], fetch: Callable[[str], str | None],
+            read: Callable[[Source, Survey], None]) -> Survey:
     out = Survey(fetch)
     for source in sources:
         if os.path.normpath(source.file) in {os.path.normpath(file) for file in out.included}:
             continue  # read where another file names it, which is where it counts
         out.know(source)
-        before = len(out.found) + len(out.images)
-        try:
-            _read(source, out)
-        except RecursionError:
-            raise ReadError("nested too deeply to be a configuration: write it plainly",
-                            file=source.file) from None
-        except ReadError as error:
-            raise ReadError(error.message, file=error.file or source.file, line=error.line,
-                            kind=error.kind) from None
-        if len(out.found) + len(out.images) == before:
-            raise ReadError("no setting in this file: it should hold KEY=value lines or --flags, as an env "
-                            "file, a script, a unit, or a compose or Kubernetes file", file=source.file)
+        read(source, out)
     scopes = {item.setting.scope for item in out.found} | {scope for _, _, scope in out.images}
     if len(scopes - {""}) == 1:
         out.found = [replace(item, setting=replace(item.setting, scope="")) for item in out.found]
         out.images = [(image, place, "") for image, place, _ in out.images]
     return out
+
+
+def _read_strictly(source: Source, out: Survey) -> None:
+    before = len(out.found) + len(out.images)
+    try:
+        _read(source, out)
+    except RecursionError:
+        raise ReadError("nested too deeply to be a configuration: write it plainly",
+                        file=source.file) from None
+    except ReadError as error:
+        raise ReadError(error.message, file=error.file or source.file, line=error.line,
+                        kind=error.kind) from None
+    if len(out.found) + len(out.images) == before:
+        raise ReadError("no setting in this file: it should hold KEY=value lines or --flags, as an env file, "
+                        "a script, a unit, or a compose or Kubernetes file", file=source.file)
+
+
+def _read_leniently(source: Source, out: Survey) -> None:
+    with suppress(ReadError, RecursionError):
+        _read(source, out)
 
 
 def _read(source: Source, out: Survey) -> None:

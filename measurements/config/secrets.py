@@ -32,7 +32,8 @@ _WORD = r"""(?:"(?:\\.|[^"\\])*"?|'[^']*'?|\\.|[^\s"'\\])"""
 _FLAG = re.compile(r"(?P<key>(?<![A-Za-z0-9_\-])--?[A-Za-z][A-Za-z0-9_\-]*)"
                    r"(?P<gap>=|[ \t]+(?!-)|[\"'][ \t]*,[ \t]*(?=[\"'])|[ \t]*,[ \t]*)"
                    rf"(?P<value>{_WORD}+)")
-_PAIR = re.compile(r"(?<![A-Za-z0-9_.\-])(?P<key>[A-Za-z_][A-Za-z0-9_.\-]*)(?P<gap>[\"']?[ \t]*[=:][ \t]*)(?P<value>\S[^\r\n]*)")
+_PAIR = re.compile(r"(?<![A-Za-z0-9_.\-])(?P<key>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?[ \t]*[=:][ \t]*(?=\S)")
+_QUOTE = re.compile(r"[\"']")
 _LEAD = re.compile(r"[ \t+#;\-]*(?:export[ \t]+)?[\"']?")
 _BLOCK = re.compile(r"[|>][+\-0-9]*$")
 _LAST_KEY = re.compile(r"(?<![A-Za-z0-9_.\-])-*[A-Za-z_][A-Za-z0-9_.\-]*$")
@@ -61,19 +62,24 @@ def is_secret_value(value: str) -> bool:
 def redact(text: str) -> str:
     """``text`` with everything that looks like a secret replaced by ``<secret>``; line breaks stay."""
     lines = []
-    block = False  # inside a private key
+    key = False  # inside a private key
     waiting = False  # the line before named a secret and left its value to this one
+    deeper: int | None = None  # a secret's block goes on while lines are indented more than this
     for line in text.split("\n"):
-        if block or _PEM.search(line):
-            block = "-----END" not in line
-            lines.append(_VALUE_LINE.sub(rf"\g<lead>{SECRET}", line, count=1))
-            waiting = False
+        indent = len(line) - len(line.lstrip(" "))
+        if not line.strip():
+            lines.append(line)
             continue
-        if waiting and line.strip():
+        key = key or _PEM.search(line) is not None
+        if deeper is not None and indent <= deeper:
+            deeper = None
+        if key or waiting or deeper is not None:
             lines.append(_VALUE_LINE.sub(rf"\g<lead>{SECRET}", line, count=1))
-            waiting = False
+            key, waiting = key and "-----END" not in line, False
             continue
         waiting = _leaves_open(line)
+        if waiting and _BLOCK.search(line.rstrip()):
+            deeper = indent
         lines.append(_line(line))
     return "\n".join(lines)
 
@@ -117,28 +123,27 @@ def _pairs(line: str) -> str:
     lead = _LEAD.match(line)
     first = lead.end() if lead else 0
     while (match := _PAIR.search(line, position)) is not None:
-        start = match.start("value")
+        start = match.end()
         out.append(line[position:start])
         position = start  # a value may itself begin with a secret's name: look again right behind this key
         if not is_secret_key(match["key"]):
             continue
         quotes += line.count('"', counted, match.start()) + line.count("'", counted, match.start())
         counted = match.start()
-        value = match["value"]
-        word = _FIRST_WORD.match(value)
-        if _DONE.fullmatch(value):
+        word = _FIRST_WORD.match(line, start)
+        if _DONE.fullmatch(line, start):
             continue
         if match.start("key") <= first or word is None:
             # A value at the start of a line may hold spaces: all of it goes.
-            out.append(_hide(value.rstrip()))
+            out.append(_hide(line[start:].rstrip()))
             position = len(line.rstrip("\r"))
         elif quotes % 2:
-            end = min((i for i in (value.find('"'), value.find("'")) if i > 0), default=len(value.rstrip()))
+            closing = _QUOTE.search(line, start + 1)
             out.append(SECRET)
-            position = start + end
+            position = closing.start() if closing else len(line.rstrip("\r"))
         else:
             out.append(_hide(word[0]))
-            position = start + word.end()
+            position = word.end()
     out.append(line[position:])
     return "".join(out)
 

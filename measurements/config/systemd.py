@@ -52,8 +52,9 @@ def read_systemd(source: Source, survey: Survey) -> None:
         survey.images.append((redact(entry.value.value.strip()), source.place(entry.start), ""))
     for entry in kept["ExecStart"] + kept["Exec"][-1:]:
         value = entry.value
-        skipped = len(value.value) - len(value.value.lstrip("-@:+!|"))
-        words = Lexer(value.cut(skipped, len(value.value)), variables, operators=False).words()
+        if entry.key == "ExecStart":
+            value = value.cut(len(value.value) - len(value.value.lstrip("-@:+!|")), len(value.value))
+        words = Lexer(value, variables, operators=False).words()
         if words:
             read_argv(words, Spaced(words), survey, variables, source, "" if len(kept["ExecStart"]) < 2 else
                       f"ExecStart@{source.line(entry.start)}")

@@ -100,19 +100,28 @@ class Traced:
         self._starts = starts
 
     @classmethod
+    def _one(cls, piece: Piece) -> Traced:
+        out = cls.__new__(cls)
+        out.pieces, out.value, out._starts = (piece,), piece.text, [0]
+        return out
+
+    @classmethod
     def of(cls, source: Source, start: int, end: int) -> Traced:
         """The characters ``start`` to ``end`` of ``source``."""
-        return cls([Piece(source.text[start:end], source, start)])
+        return cls._one(Piece(source.text[start:end], source, start))
 
     @classmethod
     def bare(cls, text: str) -> Traced:
         """Text that stands nowhere as such: unescaped, computed, or not to be edited."""
-        return cls([Piece(text, None, 0)])
+        return cls._one(Piece(text, None, 0))
 
     def cut(self, start: int, end: int) -> Traced:
         """Characters ``start`` to ``end`` of this text; an empty cut still knows where it stands."""
         if not self.pieces:
             return self
+        if len(self.pieces) == 1:
+            text, source, origin = self.pieces[0]
+            return Traced._one(Piece(text[start:end], source, origin + min(start, len(text))))
         first = max(bisect_right(self._starts, start) - 1, 0)
         out = []
         for index in range(first, len(self.pieces)):

@@ -200,6 +200,10 @@ class Lexer:
     def _word(self, start: int) -> tuple[list[Word], int]:
         """The word at ``start``: several when an unquoted variable holds several, none when it is empty."""
         code, i = self.code, start
+        plain = _PLAIN.match(code, start)
+        if plain is not None and (plain.end() == len(code) or code[plain.end()].isspace()):
+            whole = self.text.cut(start, plain.end())
+            return [Word(whole, whole.span())], plain.end()
         parts = list[tuple[Traced | tuple[Word, ...], bool]]()
         while i < len(code):
             character = code[i]
@@ -226,8 +230,11 @@ class Lexer:
                 parts.append((Traced.bare(code[i:end + 1]), False))
                 i = end + 1
             elif character == "$" and self.expand:
-                value, i = self._parameter(i)
-                parts.append((value, True))
+                value, end = self._parameter(i)
+                # What nobody assigned stays as written, and is then one word like any other text.
+                opaque = isinstance(value, Traced) and value.value == code[i:end]
+                parts.append((value, not opaque))
+                i = end
             else:
                 match = _PLAIN.match(code, i)
                 end = match.end() if match else i + 1
