@@ -78,6 +78,13 @@ def _own_lines(a: Stretch, b: Stretch) -> Stretch | None:
     return Stretch(source, start, source.next_line(b.end))
 
 
+def _together(first: Stretch | None, last: Stretch | None) -> Stretch | None:
+    """From the first to the last; None when the last does not come behind it, as with a variable."""
+    if first is None or last is None or first.source is not last.source or last.start < first.start:
+        return None
+    return Stretch(first.source, first.start, last.end)
+
+
 def is_flag(text: str) -> bool:
     """Whether a word starts a flag; a negative number does not."""
     return _FLAG.match(text) is not None
@@ -105,6 +112,7 @@ def find_flags(words: Sequence[Word], first: int, joint: Joint, survey: Survey, 
             value = words[i].value
             i += 1
         last = i - 1
-        survey.add(Found(survey.setting(key, value, words[last].written, "flag", scope, place=place),
+        home = _together(words[start].written, words[last].written)
+        survey.add(Found(survey.setting(key, value, home, "flag", scope, place=place),
                          joint.whole(start, last), joint.after(last), joint.sibling(start, last),
                          as_is if value is None else joint.write(last, value)))

@@ -43,7 +43,7 @@ def map_settings(reading: ConfigReading, names: Mapping[str, str], *, scope: str
     if scope is None:
         scope = _choose(reading, names, scopes)
     settings = [setting for setting in reading.settings if setting.scope in ("", scope)]
-    prefix = _prefix(settings, names)
+    prefix, *rivals = _prefixes(settings, names)
     matches: dict[str, list[Setting]] = {}
     unmapped = []
     for setting in settings:
@@ -60,6 +60,9 @@ def map_settings(reading: ConfigReading, names: Mapping[str, str], *, scope: str
             shadowed[knob] = tuple(others)
         warnings += [f"{knob} is set by {other.key} at {other.place} and by {winner.key} at {winner.place}: "
                      f"{winner.key} at {winner.place} counts" for other in others if not _same(other, winner)]
+    warnings += [f"{setting.key} at {setting.place} is not read, because as many keys begin with {prefix}"
+                 for setting in unmapped for rival in rivals if setting.style == "env"
+                 and setting.key.upper().startswith(rival) and setting.key.upper()[len(rival):] in names]
     # A variable that only feeds a knob's flag is accounted for.
     rest = tuple(setting for setting in unmapped
                  if not any(_same(setting, knob) for knob in knobs.values()))
@@ -75,7 +78,8 @@ def _choose(reading: ConfigReading, names: Mapping[str, str], scopes: list[str])
     counts = {}
     for scope in scopes:
         own = [setting for setting in reading.settings if setting.scope == scope]
-        prefix = _prefix([setting for setting in reading.settings if setting.scope in ("", scope)], names)
+        prefix = _prefixes((setting for setting in reading.settings
+                            if setting.scope in ("", scope)), names)[0]
         counts[scope] = len({knob for setting in own if (knob := _knob(setting, names, prefix)) is not None})
     most = max(counts.values(), default=0)
     if most == 0:
@@ -86,8 +90,11 @@ def _choose(reading: ConfigReading, names: Mapping[str, str], scopes: list[str])
     return best[0]
 
 
-def _prefix(settings: Iterable[Setting], names: Mapping[str, str]) -> str:
-    """The prefix that explains most keys; of equals the shortest, but rather one than none."""
+def _prefixes(settings: Iterable[Setting], names: Mapping[str, str]) -> list[str]:
+    """The prefix that explains most keys, then those that explain as many.
+
+    Of equals the shortest comes first, but any before none: bare names count beside a prefix anyway.
+    """
     counts: Counter[str] = Counter()
     for key in {setting.key.upper() for setting in settings if setting.style == "env"}:
         if key in names:
@@ -95,7 +102,9 @@ def _prefix(settings: Iterable[Setting], names: Mapping[str, str]) -> str:
         for start in range(1, len(key)):
             if key[start - 1] == "_" and key[start:] in names:
                 counts[key[:start]] += 1
-    return min(counts, key=lambda prefix: (-counts[prefix], not prefix, len(prefix), prefix), default="")
+    most = max(counts.values(), default=0)
+    equal = (prefix for prefix, count in counts.items() if count == most)
+    return sorted(equal, key=lambda prefix: (not prefix, len(prefix), prefix)) or [""]
 
 
 def _knob(setting: Setting, names: Mapping[str, str], prefix: str) -> str | None:

@@ -41,6 +41,13 @@ def test_prefixes(tmp_path: Path, text: str, prefix: str, knobs: dict[str, str])
     assert (mapped.prefix, {knob: setting.value for knob, setting in mapped.knobs.items()}) == (prefix, knobs)
 
 
+def test_prefixes_that_tie_are_told(tmp_path: Path) -> None:
+    mapped = map_settings(read(tmp_path, "AB_CTX=1\nA_TP=2\n"), NAMES)
+    assert list(mapped.knobs) == ["tp"]
+    assert [setting.key for setting in mapped.unmapped] == ["AB_CTX"]
+    assert "AB_CTX" in mapped.warnings[0]
+
+
 def test_the_longest_name_wins(tmp_path: Path) -> None:
     names = {"KV_MIB": "wrong", "VRAM_KV_MIB": "vram_kv_mib"}
     mapped = map_settings(read(tmp_path, "H_VRAM_KV_MIB=1\n"), names)

@@ -47,6 +47,13 @@ def test_a_variable_is_edited_where_it_is_assigned(tmp_path: Path) -> None:
     assert values(reading)["M"] == "8"
 
 
+def test_a_variable_whose_value_is_split_keeps_its_own_line(tmp_path: Path) -> None:
+    reading = read(tmp_path, "N=' 4'\nA='--ctx 5'\nradiance --tp $N $A\n", "s.sh")
+    assert [(s.key, s.value, s.place.line) for s in reading.settings if s.style == "flag"] == [
+        ("--tp", "4", 1), ("--ctx", "5", 2)]
+    check_spans(reading)
+
+
 def test_an_assigned_default_counts(tmp_path: Path) -> None:
     reading = read(tmp_path, ': "${A_CTX:=4096}"\nradiance --max-model-len $A_CTX --tp 1\n', "s.sh")
     assert values(reading) == {"A_CTX": "4096", "--max-model-len": "4096", "--tp": "1"}
