@@ -175,9 +175,7 @@ class Reader:
         value = self._walk.number(row.expr)
         if isinstance(value, Missing):
             return value.names
-        nominal = self._nominal.number(row.expr)
-        best = nominal.low if isinstance(nominal, Interval) else value.middle
-        best = min(max(best, value.low), value.high)
+        best = value.low if value.exact else self._best(row, value)
         predicted = None
         if row.name in self._narrowing:
             plain = self._plain.number(row.expr)
@@ -185,6 +183,11 @@ class Reader:
         hidden = row.discrete and not value.exact
         return Quantity(row.name, None if hidden else best, value.low, value.high, row.unit, row.source,
                         row.basis, predicted)
+
+    def _best(self, row: Row, within: Interval) -> int:
+        nominal = self._nominal.number(row.expr)
+        best = nominal.low if isinstance(nominal, Interval) else within.middle
+        return min(max(best, within.low), within.high)
 
     def check(self, require: Require) -> Checked:
         """``require`` judged for this shape."""
@@ -200,13 +203,13 @@ class Reader:
         return Checked(require, verdict, True, low, high, hard=hard)
 
 
-def evaluate(model: EngineModel, given: Given, shape: Shape) -> Evaluation:
-    """Every row, constraint and note of ``model`` for ``shape``.
+def evaluate(model: EngineModel, given: Given, shape: Shape, reader: Reader | None = None) -> Evaluation:
+    """Every row, constraint and note of ``model`` for ``shape``, by ``reader`` where one is at hand.
 
     ``missing`` names what a verdict needs and nobody gave; ``unread`` maps rows that could not be computed to
     the facts they lack. Raises nothing: what is not known is said in the result.
     """
-    reader = Reader(model, given, shape)
+    reader = reader or Reader(model, given, shape)
     quantities: dict[str, Quantity] = {}
     unread: dict[str, frozenset[str]] = {}
     for declared in model.rows.values():

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from models.interval import Interval, point
 
@@ -332,56 +332,63 @@ class Walk(Generic[N, C]):
         return self._conditions[key]
 
     def _number(self, node: Expr) -> N:
-        by = self._algebra
-        match node:
-            case Const(value):
-                return by.const(value)
-            case Between(low, high, nominal):
-                return by.between(self.number(low), self.number(high), self.number(nominal))
-            case Knob(name):
-                return by.knob(name)
-            case AsIs(name):
-                return by.as_is(name)
-            case Fact(name, None):
-                return by.fact(name, None)
-            case Fact(name, Expr() as fallback):
-                return by.fact(name, lambda: self.number(fallback))
-            case Agree(name, ways):
-                return by.agree(name, [partial(self.number, way) for way in ways])
-            case Named(name, inner):
-                return by.named(name, self.number(inner))
-            case Sum(terms):
-                return by.add([self.number(term) for term in terms])
-            case Negative(inner):
-                return by.negative(self.number(inner))
-            case Product(left, right):
-                return by.product(self.number(left), self.number(right))
-            case FloorQuotient(left, right):
-                return by.quotient(self.number(left), self.number(right))
-            case Remainder(left, modulus):
-                return by.remainder(self.number(left), modulus)
-            case Least(items):
-                return by.least([self.number(item) for item in items])
-            case Greatest(items):
-                return by.greatest([self.number(item) for item in items])
-            case Select(condition, then, otherwise):
-                return by.select(
-                    self.condition(condition), lambda: self.number(then), lambda: self.number(otherwise)
-                )
-        raise TypeError(f"no reading for {type(node).__name__}")
+        # by type and not by pattern: this is the inner loop of every reading
+        by, number = self._algebra, self.number
+        kind = type(node)
+        if kind is Const:
+            return by.const(cast(Const, node).value)
+        if kind is Knob:
+            return by.knob(cast(Knob, node).name)
+        if kind is Sum:
+            return by.add([number(term) for term in cast(Sum, node).terms])
+        if kind is Product:
+            product = cast(Product, node)
+            return by.product(number(product.left), number(product.right))
+        if kind is Select:
+            choice = cast(Select, node)
+            return by.select(self.condition(choice.condition), partial(number, choice.then),
+                             partial(number, choice.otherwise))
+        if kind is Fact:
+            fact = cast(Fact, node)
+            return by.fact(fact.name, None if fact.otherwise is None else partial(number, fact.otherwise))
+        if kind is Negative:
+            return by.negative(number(cast(Negative, node).inner))
+        if kind is FloorQuotient:
+            quotient = cast(FloorQuotient, node)
+            return by.quotient(number(quotient.left), number(quotient.right))
+        if kind is Least:
+            return by.least([number(item) for item in cast(Least, node).items])
+        if kind is Greatest:
+            return by.greatest([number(item) for item in cast(Greatest, node).items])
+        if kind is Named:
+            named = cast(Named, node)
+            return by.named(named.name, number(named.inner))
+        if kind is AsIs:
+            return by.as_is(cast(AsIs, node).name)
+        if kind is Between:
+            span = cast(Between, node)
+            return by.between(number(span.low), number(span.high), number(span.nominal))
+        if kind is Remainder:
+            rest = cast(Remainder, node)
+            return by.remainder(number(rest.left), rest.modulus)
+        if kind is Agree:
+            agree = cast(Agree, node)
+            return by.agree(agree.name, [partial(number, way) for way in agree.ways])
+        raise TypeError(f"no reading for {kind.__name__}")
 
     def _condition(self, node: Cond) -> C:
         by = self._algebra
-        match node:
-            case AtMost(left, right):
-                return by.at_most(self.number(left), self.number(right))
-            case Both(items):
-                return by.both([self.condition(item) for item in items])
-            case Either(items):
-                return by.either([self.condition(item) for item in items])
-            case Not(inner):
-                return by.negation(self.condition(inner))
-        raise TypeError(f"no reading for {type(node).__name__}")
+        kind = type(node)
+        if kind is AtMost:
+            pair = cast(AtMost, node)
+            return by.at_most(self.number(pair.left), self.number(pair.right))
+        if kind is Both:
+            return by.both([self.condition(item) for item in cast(Both, node).items])
+        if kind is Either:
+            return by.either([self.condition(item) for item in cast(Either, node).items])
+        if kind is Not:
+            return by.negation(self.condition(cast(Not, node).inner))
+        raise TypeError(f"no reading for {kind.__name__}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from measurements.site import Site
 from models import upgrades
 from models.declare import EngineModel, Outcome, Verdict
 from models.engines import resolve
-from models.evaluate import Checked, Evaluation, Quantity, evaluate
+from models.evaluate import Checked, Evaluation, Quantity, Reader, evaluate
 from models.interval import Interval
 
 SCHEMA_VERSION: Final = 1
@@ -52,15 +52,15 @@ def how_to_get(model: EngineModel, names: Iterable[str]) -> list[dict[str, str]]
     return found
 
 
-def check(site: Site, shape: Mapping[str, int] | None = None) -> Check:
-    """Judges ``shape`` (the site's own where none is given).
+def check(site: Site, shape: Mapping[str, int] | None = None, reader: Reader | None = None) -> Check:
+    """Judges ``shape`` (the site's own where none is given), by ``reader`` where one is at hand.
 
     A flag that the version no longer knows is a refusal before anything else. Raises MissingFacts when a verdict
     needs facts that nobody gave.
     """
     own = dict(site.knobs if shape is None else shape)
     model = site.model
-    result = evaluate(model, site.given, own)
+    result = evaluate(model, site.given, own, reader)
     if result.missing and not site.removed:
         raise MissingFacts(how_to_get(model, result.missing))
     verdict, outcome, outcomes = result.verdict, result.outcome, result.outcomes

@@ -18,6 +18,8 @@ from models.evaluate import Given, Knobs, Shape
 from models.expr import Algebra, AtMost, Both, Cond, Either, Expr, Walk
 from models.interval import Interval
 
+Sense = Literal["max", "min"]
+
 #: CP-SAT adds in 64 bits; a declared quantity stays far below.
 LARGEST: Final = 1 << 60
 
@@ -121,21 +123,21 @@ class Lowering(Algebra[Pair, Holds]):
         """The free knobs' values, each in its own unit, from what a solver says of the variables."""
         return {name: read(variable) * self._spec[name].grid for name, variable in self.variables.items()}
 
-    def demand(self, node: Cond) -> None:
-        """Requires that ``node`` surely holds. Raises Lacking."""
+    def demand(self, node: Cond, when: Any = None) -> None:
+        """Requires that ``node`` surely holds, only where the literal ``when`` does if there is one. Raises Lacking."""
         match node:
             case AtMost(left, right):
                 a, b = self.number(left), self.number(right)
-                self._post(a.high, b.low)
+                self._post(a.high, b.low, when)
             case Both(items):
                 for item in items:
-                    self.demand(item)
+                    self.demand(item, when)
             case Either(items):
-                self._demand_one(items)
+                self._demand_one(items, when)
             case _:
-                self._assert(self.condition(node).sure)
+                self._assert([self.condition(node).sure], when)
 
-    def _demand_one(self, items: Sequence[Cond]) -> None:
+    def _demand_one(self, items: Sequence[Cond], when: Any) -> None:
         # a comparison needs no literal of its own where every alternative is ruled out beforehand
         literals: list[Any] = []
         compared: list[Cond] = []
@@ -149,30 +151,30 @@ class Lowering(Algebra[Pair, Holds]):
             if sure is not False:
                 literals.append(sure)
         if not literals and len(compared) == 1:
-            self.demand(compared[0])
-            return
-        literals += [self.condition(item).sure for item in compared]
-        if not any(literal is True for literal in literals):
-            self.cp.add_bool_or([literal for literal in literals if literal is not False])
+            self.demand(compared[0], when)
+        else:
+            self._assert([*literals, *(self.condition(item).sure for item in compared)], when)
 
-    def _post(self, left: Side, right: Side) -> None:
+    def _post(self, left: Side, right: Side, when: Any) -> None:
         if left.high <= right.low:
             return
         if left.low > right.high:
-            self._never()
-        else:
-            self.cp.add(left.expr <= right.expr)
-
-    def _assert(self, literal: Any) -> None:
-        if literal is True:
+            self._assert([], when)
             return
-        if literal is False:
-            self._never()
-        else:
-            self.cp.add_bool_or([literal])
+        posted = self.cp.add(left.expr <= right.expr)
+        if when is not None:
+            posted.only_enforce_if(when)
 
-    def _never(self) -> None:
-        self.cp.add_bool_or([])
+    def _assert(self, literals: Sequence[Any], when: Any) -> None:
+        if any(literal is True for literal in literals):
+            return
+        posted = self.cp.add_bool_or([literal for literal in literals if literal is not False])
+        if when is not None:
+            posted.only_enforce_if(when)
+
+    def literal(self, name: str) -> Any:
+        """A fresh literal, to switch a demand on and off."""
+        return self.cp.new_bool_var(name)
 
     # the algebra
 
@@ -469,34 +471,65 @@ class Stages:
         self._solver.parameters.random_seed = 1
         self._solver.parameters.max_time_in_seconds = seconds
 
-    def run(self, objectives: Sequence[tuple[Side, Literal["max", "min"]]]) -> Found:
+    def run(self, objectives: Sequence[tuple[Side, Sense]]) -> Found:
         """The best shape by the first objective, then the next, and so on.
 
-        The result's status and objective are those of the first. With no objective any shape will do.
+        The result's status and objective are those of the first.
         """
+        first, *later = objectives
         cp = self._lowering.cp.clone()
-        first: Found | None = None
-        for side, sense in objectives or [(_number(0), "max")]:
-            cp.clear_objective()
-            if not side.fixed:
-                (cp.maximize if sense == "max" else cp.minimize)(side.expr)
-            found = self._once(cp, side)
+        best = self._once(cp, *first)
+        if best.status not in ("optimal", "feasible"):
+            return best
+        self._hold(cp, first, best.objective)
+        shape = best.shape
+        for stage in _merged(later):
+            found = self._once(cp, *stage)
             if found.status not in ("optimal", "feasible"):
-                return first or found
-            first = Found(first.status, found.shape, first.objective) if first else found
-            if not side.fixed:
-                held = side.expr >= found.objective if sense == "max" else side.expr <= found.objective
-                cp.add(held)
-        assert first is not None
-        return first
+                break  # the time ran out: what is found so far is as good by the first objective
+            shape = found.shape
+            self._hold(cp, stage, found.objective)
+        return Found(best.status, shape, best.objective)
 
-    def _once(self, cp: cp_model.CpModel, side: Side) -> Found:
+    def possible(self, switches: Mapping[Any, bool]) -> bool:
+        """Whether any shape exists with these literals set; an undecided one counts as possible."""
+        cp = self._lowering.cp.clone()
+        for literal, on in switches.items():
+            cp.add(literal == int(on))
+        return self._once(cp, _number(0), "max").status != "infeasible"
+
+    @staticmethod
+    def _hold(cp: cp_model.CpModel, stage: tuple[Side, Sense], value: int) -> None:
+        side, sense = stage
+        if not side.fixed:
+            cp.add(side.expr >= value if sense == "max" else side.expr <= value)
+
+    def _once(self, cp: cp_model.CpModel, side: Side, sense: Sense) -> Found:
+        cp.clear_objective()
+        if not side.fixed:
+            (cp.maximize if sense == "max" else cp.minimize)(side.expr)
         status = self._solver.solve(cp)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return Found("infeasible" if status == cp_model.INFEASIBLE else "unknown", {}, 0)
         shape = self._lowering.values(self._solver.value)
         objective = side.low if side.fixed else self._solver.value(side.expr)
         return Found("optimal" if status == cp_model.OPTIMAL else "feasible", shape, objective)
+
+
+def _merged(stages: Sequence[tuple[Side, Sense]]) -> list[tuple[Side, Sense]]:
+    """The stages as one weighted objective where that stays within 60 bits: one solve instead of several."""
+    stages = [stage for stage in stages if not stage[0].fixed]
+    weight, low, high = 1, 0, 0
+    expr: Any = 0
+    for side, sense in reversed(stages):
+        sign = 1 if sense == "max" else -1
+        ends = sorted((sign * side.low * weight, sign * side.high * weight))
+        expr = expr + side.expr * (sign * weight)
+        low, high = low + ends[0], high + ends[1]
+        weight *= side.high - side.low + 1
+        if weight > LARGEST:
+            return list(stages)
+    return [(Side(expr, low, high), "max")] if stages else []
 
 
 def changed(lowering: Lowering, shape: Mapping[str, int]) -> Side:

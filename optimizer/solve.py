@@ -40,7 +40,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked: a goal, the shape it starts from, which knobs may move, and what must hold."""
+    """What is asked: a goal, the shape it starts from, which knobs may move, and what must hold.
+
+    ``running`` are all knob values as they are, defaults included.
+    """
 
     site: Site
     goal: Goal
@@ -50,6 +53,7 @@ class Question:
     held: tuple[str, ...]
     bounds: tuple[Bound, ...]
     top: int
+    running: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,9 @@ def ask(
     for name in names:  # a free knob starts from its value as it is, stated or not
         if name not in base and name in reader.knobs:
             base[name] = reader.knobs[name].middle
-    return Question(site, target, base, fixed, ranges, held, tuple(bounds), top)
+    now = Reader(model, site.given, site.knobs).knobs
+    running = {name: value.middle for name, value in now.items()}
+    return Question(site, target, base, fixed, ranges, held, tuple(bounds), top, running)
 
 
 def _range(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -> tuple[int, int]:
@@ -293,10 +299,10 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
     site, model = question.site, question.site.model
     shape = question.base | dict(found)
     asked = replace(site, removed=())
-    checked = check(asked, shape)
+    reader = Reader(model, site.given, shape)
+    checked = check(asked, shape, reader)
     broken = [c.require.name for c in checked.evaluation.constraints
               if c.hard and c.require.use == "always" and c.verdict not in (None, Verdict.FITS)]
-    reader = Reader(model, site.given, shape)
     broken += [b.label for b in question.bounds if reader.condition(_bound_condition(model, b)) is not True]
     if broken:
         raise Disagreement(f"rank {rank} breaks {', '.join(broken)} by plain arithmetic")
@@ -309,10 +315,10 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
             question.goal.objective)
     if isinstance(value, Missing):
         raise Disagreement(f"the objective of rank {rank} cannot be computed")
-    changes = {name: (_before(question, name), new) for name, new in shape.items()
-               if _before(question, name) != new}
+    changes = {name: (question.running.get(name), new) for name, new in shape.items()
+               if question.running.get(name) != new}
     best = None if shift else (value.low if question.goal.sense == "max" else value.high)
-    return Ranked(rank, shape, changes, value, best, tuple(_binding(question, checked, shape)), checked,
+    return Ranked(rank, shape, changes, value, best, tuple(_binding(question, checked, reader, shape)), checked,
                   tuple(_notes(question, shape, changes)))
 
 
@@ -320,20 +326,12 @@ def _demand_guards(question: Question, checked: Check) -> None:
     """Raises MissingFacts where the shape lowers a knob past what an open constraint may forbid."""
     for c in checked.evaluation.constraints:
         lowered = [name for name in c.require.guards
-                   if checked.shape.get(name, 0) < (_before(question, name) or 0)]
+                   if checked.shape.get(name, 0) < (question.running.get(name) or 0)]
         if c.missing and lowered:
             raise MissingFacts(how_to_get(question.site.model, sorted(c.missing)))
 
 
-def _before(question: Question, name: str) -> int | None:
-    knobs = question.site.knobs
-    if name in knobs:
-        return knobs[name]
-    reader = Reader(question.site.model, question.site.given, knobs)
-    return reader.knobs[name].middle if name in reader.knobs else None
-
-
-def _binding(question: Question, checked: Check, shape: Mapping[str, int]) -> Iterator[str]:
+def _binding(question: Question, checked: Check, reader: Reader, shape: Mapping[str, int]) -> Iterator[str]:
     """What leaves less slack than one step could use: constraints, the user's bounds, the ends of knobs."""
     model = question.site.model
     for c in checked.evaluation.constraints:
@@ -341,7 +339,6 @@ def _binding(question: Question, checked: Check, shape: Mapping[str, int]) -> It
             grain = model.grain if c.require.unit == "B" else 256 if c.require.unit == "positions" else 1
             if 0 <= c.low < grain:
                 yield c.require.name
-    reader = Reader(model, question.site.given, shape)
     for bound in question.bounds:
         value = reader.number(_expr_of(model, bound.name))
         if isinstance(value, Interval):
@@ -363,7 +360,7 @@ def _notes(question: Question, shape: Mapping[str, int], changes: Mapping[str, t
                "region, so long prefills lose their stager")
     if "vram_kv_mib" in changes and knobs.get("vram_kv_mib", 0) == 0:
         yield "this states vram_kv_mib on a site that derives it: the cache no longer follows the ratio"
-    before = _before(question, "vram_weights_mib") or 0
+    before = question.running.get("vram_weights_mib") or 0
     if shape.get("vram_weights_mib", 0) < before:
         yield (f"vram_weights_mib falls by {before - shape['vram_weights_mib']:,} MiB: fewer experts stay on the card; "
                f"to keep them, ask with --at-least vram_weights={before}MiB")
@@ -371,7 +368,7 @@ def _notes(question: Question, shape: Mapping[str, int], changes: Mapping[str, t
     if moved:
         yield (f"{', '.join(moved)} changes what the activation arena takes, which is known for the boot that was "
                "read only: read the next ledger before trusting the last MiB")
-    if (_before(question, "host_pool_mib") or 0) < shape.get("host_pool_mib", 0):
+    if (question.running.get("host_pool_mib") or 0) < shape.get("host_pool_mib", 0):
         limits = [n for n in ("ttm_limit", "memlock", "mem_total") if n not in question.site.given.facts]
         if limits:
             yield (f"more pinned RAM, and nothing here says whether the host has it: give {', '.join(limits)} "
@@ -429,31 +426,66 @@ def _cross_check(question: Question, requires: Sequence[Require]) -> str:
 def _shrink(
     question: Question, requires: Sequence[Require], seconds: float, wanted: Cond = ALWAYS
 ) -> list[Conflict]:
-    """A minimal set that cannot hold together (with ``wanted``), by leaving out one member after another."""
+    """A minimal set that cannot hold together (with ``wanted``), by leaving out one member after another.
+
+    Empty when everything can hold. Values held by ``--given`` are members too: leaving one out opens its knob.
+    """
+    kept = _shrink_switched(question, [*requires, *question.bounds], seconds, wanted)
+    if kept is None:
+        return []
+    held = list(question.given)
+    for name in list(held):
+        rest = [other for other in held if other != name]
+        if not _possible(question, kept, rest, seconds, wanted):
+            held = rest
+    return [_conflict(question, member) for member in [*kept, *held]]
+
+
+def _shrink_switched(
+    question: Question, members: Sequence[Require | Bound], seconds: float, wanted: Cond
+) -> list[Require | Bound] | None:
+    """A minimal conflict among ``members``, each behind a literal of one model; None when all can hold."""
+    from optimizer.lower import Lacking, Stages
+
+    lowering = _lowered(question, question.free, [], [])
+    lowering.zeroed = question.goal.shifts
+    lowering.demand(wanted)
+    literals: dict[int, Any] = {}
+    for place, member in enumerate(members):
+        condition = member.holds if isinstance(member, Require) else _bound_condition(question.site.model, member)
+        literal = lowering.literal(str(place))
+        try:
+            lowering.demand(condition, literal)
+        except Lacking:
+            continue
+        literals[place] = literal
+    stages = Stages(lowering, seconds)
+
+    def possible(places: Sequence[int]) -> bool:
+        return stages.possible({literal: place in places for place, literal in literals.items()})
+
+    kept = list(literals)
+    if possible(kept):
+        return None
+    for place in list(kept):
+        rest = [other for other in kept if other != place]
+        if not possible(rest):
+            kept = rest
+    return [members[place] for place in kept]
+
+
+def _possible(question: Question, kept: Sequence[Require | Bound], held: Sequence[str], seconds: float,
+              wanted: Cond) -> bool:
     from optimizer.lower import Stages
 
     model = question.site.model
-    members: list[Require | Bound | str] = [*requires, *question.bounds, *question.given]
-
-    def holds(kept: Sequence[Require | Bound | str]) -> bool:
-        free = dict(question.free)
-        for name in question.given:
-            if name not in kept:
-                free[name] = model.knobs[name].domain()
-        lowering = _lowered(question, free, [m for m in kept if isinstance(m, Require)],
-                            [m for m in kept if isinstance(m, Bound)])
-        lowering.zeroed = question.goal.shifts
-        lowering.demand(wanted)
-        return Stages(lowering, seconds).run([]).status != "infeasible"
-
-    if holds(members):
-        return []
-    kept = list(members)
-    for member in members:
-        rest = [other for other in kept if other is not member]
-        if not holds(rest):
-            kept = rest
-    return [_conflict(question, member) for member in kept]
+    free = dict(question.free)
+    free |= {name: model.knobs[name].domain() for name in question.given if name not in held}
+    lowering = _lowered(question, free, [m for m in kept if isinstance(m, Require)],
+                        [m for m in kept if isinstance(m, Bound)])
+    lowering.zeroed = question.goal.shifts
+    lowering.demand(wanted)
+    return Stages(lowering, seconds).possible({})
 
 
 def _conflict(question: Question, member: Require | Bound | str) -> Conflict:

@@ -396,7 +396,7 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
         split=(("kv_pool_positions", ALWAYS),),
         needs=((~m.refuses, ("kv_pool_fit",)), (m.refuses, ("keep_trunk_fit",))),
         sessions=Fact("sessions", lift(1)),
-        spare=0 - m.moving(Knob, m.pool),
+        spare=0 - m.moving(Knob, Knob("kv_pool_positions")) // MIB,
         notes=tuple(notes),
         grain=256 * POSITION,
         words={

@@ -245,10 +245,12 @@ class _Budget:
             self.weights_stated: Cond = NEVER
             self.kv_stated: Cond = NEVER
             self.stated_weights, self.stated_kv = lift(0), lift(0)
+            self.pair_mib = lift(0)
         else:
             weights, kv = self._read("vram_weights_mib"), self._read("vram_kv_mib")
             self.weights_stated, self.kv_stated = weights >= 1, kv >= 1
             self.stated_weights, self.stated_kv = weights * MIB, kv * MIB
+            self.pair_mib = weights + kv
         self.both_stated = self.weights_stated & self.kv_stated
         self.pair = self.stated_weights + self.stated_kv
         self.claimable = row("claimable", self.before_pools - self.pair)
@@ -533,7 +535,7 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
             (~NEVER, ("pool_contract",)),
         ),
         sessions=_sessions(),
-        spare=0 - b.pair - Knob("host_pool_mib") * MIB,
+        spare=0 - b.pair_mib - Knob("host_pool_mib"),
         removed=_removed(of),
         notes=(
             Note("the pool is at its cap, but rounding to whole MiB leaves it a little under the full length: "
