@@ -218,7 +218,7 @@ class Require:
     It does not apply where ``unless`` holds. ``use`` says where it counts: ``always``; as ``evidence``, which
     a log showed of a past boot and which judges that boot alone; or in a ``search``, where it only keeps a
     solver from values that buy nothing. ``guards`` names knobs that it keeps from being lowered too far: an answer
-    that lowers one needs it decided.
+    that lowers one needs it decided. A matter of ``form`` (a multiple of 256) never counts as what binds.
     """
 
     name: str
@@ -233,6 +233,7 @@ class Require:
     unless: Cond = NEVER
     use: Literal["always", "evidence", "search"] = "always"
     guards: tuple[str, ...] = ()
+    form: bool = False
 
     @property
     def holds(self) -> Cond:

@@ -5,7 +5,7 @@ Nothing here touches a solver: this is what every answer is checked with again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -91,14 +91,15 @@ class Evaluation:
 class Knobs(Mapping[str, Interval]):
     """The value of every knob of a model in one shape; a knob nobody set has its default.
 
-    A knob whose default nobody knows is absent, so that what depends on it turns up as missing.
+    A knob whose default nobody knows is absent, so that what depends on it turns up as missing; so are the knobs
+    in ``open_ones``, and every default that follows from one.
     """
 
-    def __init__(self, model: EngineModel, shape: Shape) -> None:
+    def __init__(self, model: EngineModel, shape: Shape, open_ones: Collection[str] = ()) -> None:
         self._values: dict[str, Interval] = {}
         pending: dict[str, Expr] = {}
         for name, spec in model.knobs.items():
-            if spec.kind == "text":
+            if spec.kind == "text" or name in open_ones:
                 continue
             if name in shape:
                 self._values[name] = point(shape[name])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Final, Generic, TypeVar, cast
 
@@ -389,6 +389,25 @@ class Walk(Generic[N, C]):
         if kind is Not:
             return by.negation(self.condition(cast(Not, node).inner))
         raise TypeError(f"no reading for {kind.__name__}")
+
+
+def knobs_in(node: Expr | Cond) -> frozenset[str]:
+    """The names of the knobs that ``node`` is written with."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    pending: list[object] = [node]
+    while pending:
+        item = pending.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, Knob):
+            found.add(item.name)
+        elif isinstance(item, tuple):
+            pending += item
+        elif isinstance(item, Expr | Cond):
+            pending += [getattr(item, field.name) for field in fields(item)]  # type: ignore[arg-type]
+    return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)

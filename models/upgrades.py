@@ -18,8 +18,8 @@ class Change:
     source: str
 
 
-_MAP: Final = "facts: version map"
-_SEED: Final = "seed 000"
+_MAP: Final = "release notes"
+_SEED: Final = "operator note 000"
 
 _RADIANCE: Final = (
     Change((1, 0, 9), "row", "a `hardware queues` row appears (100 MiB a card), and the settle floor grows by what "
@@ -39,13 +39,13 @@ _RADIANCE: Final = (
            "cache can grow to", _SEED),
 )
 _HALOGEN: Final = (
-    Change((0, 11, 9), "row", "the start refuses when free GTT is below what it will need", "facts 1.4"),
+    Change((0, 11, 9), "row", "the start refuses when free GTT is below what it will need", "vendor change log"),
     Change((0, 13, 3), "memory", "the prompt cache holds 24 entries by default at 4 slots (2.6 GiB) instead of 20",
-           "facts 2"),
+           "vendor documents"),
     Change((0, 15, 1), "row", "the fit reads the weights and the working memory from the checkpoint; the margin is "
-           "about 2.0 GiB instead of 1.5 and covers vision", "facts 1.2"),
+           "about 2.0 GiB instead of 1.5 and covers vision", "vendor change log"),
     Change((0, 15, 2), "flag", "prefill_keep_trunk exists: 5.5 GiB on v2, and a refusal instead of a clamp",
-           "facts 1.2"),
+           "vendor change log"),
 )
 _CHANGES: Final = {"radiance": _RADIANCE, "halogen": _HALOGEN}
 

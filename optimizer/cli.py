@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from measurements.config import redact
 from measurements.records import ReadError
 from measurements.site import Sources, load, read_site, spelled
 from models.declare import Verdict
@@ -273,3 +275,10 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except Exception as error:
+        if "SHAPEWRIGHT_TRACEBACK" in os.environ:
+            raise
+        text = f"{type(error).__name__}: {redact(str(error))}"
+        print(f"shapewright: a defect of shapewright, not of your files: {text}\n"
+              "  set SHAPEWRIGHT_TRACEBACK=1 to see where, and report it", file=sys.stderr)
+        return 1

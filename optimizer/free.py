@@ -8,12 +8,15 @@ from typing import Any
 
 from measurements.site import Site
 from models.evaluate import Quantity, evaluate
+from models.interval import GIB
 from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, check_json, engine_json, quantity_json
 from optimizer.documents import ranked_json
 from optimizer.solve import Answer, Bound, Question, ask, solve
 
 #: A headroom that every release ships with; free does not go below it unasked.
 _DEFAULT_HEADROOM = 96
+#: RAM beside a unified-memory server below which its own note warns.
+ENOUGH_LEFT = 10 * GIB
 #: Rows whose change says what a use costs or gives.
 _COSTS = ("experts", "vram_weights", "vram_kv", "kv_tokens", "pinned_total", "device_need", "pool_positions",
           "held_total", "host_left", "headroom")
@@ -81,6 +84,9 @@ def _kept(site: Site, goal: str, derived: bool) -> Iterator[Bound]:
     if site.model.name == "halogen":
         if goal not in ("host-ram", "headroom"):
             kept = ["pool_positions"]
+            if "host_left" in rows:  # under 10 GiB the engine itself warns of neighbours that stall
+                room = min(rows["host_left"].low, ENOUGH_LEFT)
+                yield Bound("host_left", "at least", room, f"{room / GIB:.1f}GiB")
     elif derived:
         # from 1.1.0 on the experts are what is left over: the cache's demand takes from them by design
         if "expert_vs_cache_ratio" in site.model.knobs and goal in ("context", "sequences", "sessions"):

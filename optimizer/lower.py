@@ -86,8 +86,7 @@ class Lowering(Algebra[Pair, Holds]):
         self.cp = cp_model.CpModel()
         self._spec = model.knobs
         self._given = given
-        self._stated = shape
-        self._knobs = Knobs(model, {name: value for name, value in shape.items() if name not in free})
+        self._knobs = Knobs(model, shape, open_ones=free)
         self._as_is = Knobs(model, given.as_is)
         self.variables: dict[str, Any] = {}
         self._sides: dict[str, Side] = {}

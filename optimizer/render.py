@@ -35,14 +35,14 @@ def _safe(text: object) -> str:
     return escape(str(text))
 
 
-def amount(value: int | float | None, unit: str) -> str:
-    """A figure for people: whole MiB stay MiB, other sizes get two decimals, counts get thousands."""
+def amount(value: int | float | None, unit: str, *, whole: bool = True) -> str:
+    """A figure for people: whole MiB stay MiB (if ``whole``), other sizes get two decimals, counts thousands."""
     if value is None:
         return "?"
     if unit != "B":
         return f"{value:,} {unit}".rstrip()
     sign, size = ("-" if value < 0 else ""), abs(int(value))
-    if size and size % MIB == 0:
+    if whole and size and size % MIB == 0:
         return f"{sign}{size // MIB:,} MiB"
     for name, step in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if size >= step:
@@ -50,11 +50,22 @@ def amount(value: int | float | None, unit: str) -> str:
     return f"{sign}{size} B"
 
 
-def _range(quantity: Mapping[str, Any]) -> str:
-    low, high, unit = quantity["low"], quantity["high"], quantity["unit"]
+def span(low: int, high: int, unit: str) -> str:
+    """An interval for people, in a unit fine enough to tell its ends apart."""
     if low == high:
-        return "exact"
-    return f"{amount(low, unit)} to {amount(high, unit)}"
+        return amount(low, unit)
+    if unit != "B":
+        return f"{low:,} to {high:,} {unit}"
+    for name, step in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        ends = f"{low / step:,.2f}", f"{high / step:,.2f}"
+        if max(abs(low), abs(high)) >= step and ends[0] != ends[1]:
+            return f"{ends[0]} to {ends[1]} {name}"
+    return f"{low:,} to {high:,} B"
+
+
+def _range(quantity: Mapping[str, Any]) -> str:
+    low, high = quantity["low"], quantity["high"]
+    return "exact" if low == high else span(low, high, quantity["unit"])
 
 
 def _knob(value: Any) -> str:
@@ -80,7 +91,9 @@ def _list(console: Any, title: str, items: Iterable[str]) -> None:
 def _ledger_table(quantities: Mapping[str, Any]) -> Any:
     table = _table("row", ("predicted", "right"), "certain to", "known how", "source")
     for name, quantity in quantities.items():
-        value = "between" if quantity["value"] is None else amount(quantity["value"], quantity["unit"])
+        exact = quantity["low"] == quantity["high"]
+        known = quantity["value"] is not None
+        value = amount(quantity["value"], quantity["unit"], whole=exact) if known else "between"
         table.add_row(name, value, _range(quantity), quantity["basis"], _safe(quantity["source"]))
     return table
 
@@ -93,9 +106,7 @@ def _constraint_table(constraints: Sequence[Mapping[str, Any]]) -> Any:
         if item["slack"] is None:
             slack = "?"
         else:
-            slack = amount(item["slack"], item["unit"])
-            if item["slack_high"] != item["slack"]:
-                slack += f" to {amount(item['slack_high'], item['unit'])}"
+            slack = span(item["slack"], item["slack_high"], item["unit"])
         broken = item["outcome"].replace("_", " ") if item["hard"] else "warning only"
         table.add_row(item["name"], _MARK[item["verdict"]], _safe(slack), item["phase"], broken, _safe(item["source"]))
     return table
@@ -141,7 +152,7 @@ def _objective(objective: Mapping[str, Any]) -> str:
         return "not known" if change is None else _better(change, unit)
     text = amount(objective["value"], unit)
     if objective["low"] != objective["high"]:
-        text += f"\n({amount(objective['low'], unit)} to {amount(objective['high'], unit)})"
+        text += f"\n({span(objective['low'], objective['high'], unit)})"
     if objective["change"]:
         text += "\n" + _better(objective["change"], unit)
     return text
@@ -269,9 +280,7 @@ def show_ledger(document: dict[str, Any]) -> None:
 def _reading(item: Mapping[str, Any]) -> str:
     if item["value"] is not None and item["low"] is None:
         return str(item["value"])
-    if item["low"] == item["high"]:
-        return amount(item["low"], item["unit"])
-    return f"{amount(item['low'], item['unit'])} to {amount(item['high'], item['unit'])}"
+    return span(item["low"], item["high"], item["unit"])
 
 
 def show_init(document: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from measurements.records import ReadError
 from measurements.site import Site, knob_value
 from models.declare import BadValue, EngineModel, Goal, KnobSpec, Phase, Require, Verdict
 from models.evaluate import Reader
-from models.expr import ALWAYS, AtMost, Cond, Expr, Knob, Missing, lift
+from models.expr import ALWAYS, AtMost, Cond, Expr, Knob, Missing, knobs_in, lift
 from models.interval import Interval, show_bytes, size
 from optimizer.box import Box, box_search
 from optimizer.check import Check, MissingFacts, check, how_to_get
@@ -335,7 +335,8 @@ def _binding(question: Question, checked: Check, reader: Reader, shape: Mapping[
     """What leaves less slack than one step could use: constraints, the user's bounds, the ends of knobs."""
     model = question.site.model
     for c in checked.evaluation.constraints:
-        if c.applies and c.hard and c.low is not None and c.require.use == "always":
+        moves = knobs_in(c.require.slack) & set(question.free)
+        if moves and c.applies and c.hard and c.low is not None and not c.require.form:
             grain = model.grain if c.require.unit == "B" else 256 if c.require.unit == "positions" else 1
             if 0 <= c.low < grain:
                 yield c.require.name
@@ -374,7 +375,7 @@ def _notes(question: Question, shape: Mapping[str, int], changes: Mapping[str, t
             yield (f"more pinned RAM, and nothing here says whether the host has it: give {', '.join(limits)} "
                    "(a boot over the limit is refused, or takes the host down)")
     if "gpu_headroom_mib" in changes and shape["gpu_headroom_mib"] < 96:
-        yield "a headroom of 48 MiB was measured decode-neutral; nothing below it was tested (seed 000)"
+        yield "a headroom of 48 MiB was measured decode-neutral; nothing below it was tested (operator note 000)"
     if "host_reserve_gib" in changes:
         yield "host_reserve_gib allocates nothing: lowering it only admits a larger pool, raising it frees nothing"
 

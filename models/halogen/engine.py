@@ -61,10 +61,10 @@ DEVICE_CEILING: Final = Interval(printed("39.703", GIB).low, 47 * GIB)
 STALLS: Final = Interval(45, 999)
 _STEP: Final = GIB // 20  # half a print step of 0.1 GiB
 
-_FIT = "facts 1.1: engine fit, recomputed from its printed lines"
-_FIT_LATER = "facts 1.2: documents of 0.15.1 and later"
-_MEASURED = "facts 4: measured working memory and locked weights"
-_PREFLIGHT = "facts 1.4: the container's pre-flight, recomputed from its printed lines"
+_FIT = "fit lines of 0.5.8 and 0.13.0, recomputed"
+_FIT_LATER = "vendor documents 0.15.1 and later"
+_MEASURED = "memory lines of real boots"
+_PREFLIGHT = "pre-flight lines, recomputed"
 
 
 def _tenths(base: int, slope: int, per_tokens: int, tokens: Expr) -> Expr:
@@ -92,7 +92,7 @@ def _resident(checkpoint: Checkpoint, early: bool) -> tuple[Interval, Basis, str
         if checkpoint == "w4b":
             return size("67.7GiB"), "read", _FIT
         if checkpoint == "v2":  # whether the early fit knew v2's own size is not known
-            return size("62.1GiB").join(size("67.7GiB")), "believed", "facts 1.2: v2 on 0.15.0 and older"
+            return size("62.1GiB").join(size("67.7GiB")), "believed", "vendor change log: v2 on 0.15.0 and older"
         return None
     if checkpoint in _RESIDENT_LATER:
         return size(_RESIDENT_LATER[checkpoint]), "read", _FIT_LATER
@@ -137,15 +137,15 @@ def _knobs(version: Version) -> dict[str, KnobSpec]:
     ctx = Knob("ctx")
     if version >= (0, 13, 3):
         entries: int | Expr = Knob("kv_slots") * (2 * Knob("cache_branches") + 2)
-        entries_source = "facts 2: slots x (1 + 2 x branches + 1)"
+        entries_source = "vendor documents: slots x (2 + 2 x branches)"
     else:
         entries = 8 if version <= (0, 11, 2) else 16 if version <= (0, 12, 0) else 20
-        entries_source = "facts 2: the default of this version"
-    docs = "facts 2: the engine's documents"
+        entries_source = "vendor documents: the default of this version"
+    docs = "vendor documents"
     specs = [
         KnobSpec("ctx", "tokens", low=1, high=1 << 20, step=1024, default=NATIVE_CONTEXT, default_source=docs),
         KnobSpec("kv_pool_positions", "positions", low=1, high=1 << 24, free_low=256, grid=256, step=65_536,
-                 default=maximum(ctx, minimum(2 * ctx, 1 << 20)), default_source="facts 1.4: twice ctx"),
+                 default=maximum(ctx, minimum(2 * ctx, 1 << 20)), default_source="vendor documents: twice ctx"),
         KnobSpec("kv_pool_fit", kind="switch", high=1, default=1, default_source=docs),
         KnobSpec("host_reserve_gib", "GiB", kind="decimal", scale=1000, high=1_000_000, grid=1000, step=1000,
                  default=20_000, default_source=docs),
@@ -297,28 +297,28 @@ def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: E
         Require("kv_pool_fit", m.need + m.margin, m.budget, "B", boot, Outcome.CLAMPED, give, source, basis,
                 unless=~m.runs | m.refuses),
         Require("pool_holds_context", ctx, pool, "positions", boot, Outcome.REFUSED_AT_BOOT,
-                "raise kv_pool_positions to ctx, or lower ctx", "facts 6: the engine's own error text"),
+                "raise kv_pool_positions to ctx, or lower ctx", "the engine's own error text"),
         Require("pool_grid", remainder(pool, 256), lift(0), "positions", boot, Outcome.REFUSED_AT_BOOT,
-                "make kv_pool_positions a multiple of 256", "facts 6: the engine's own error text"),
+                "make kv_pool_positions a multiple of 256", "the engine's own error text", form=True),
         Require("context_within_rope", ctx, NATIVE_CONTEXT * maximum(Knob("rope_yarn"), 1), "tokens", boot,
-                Outcome.REFUSED_AT_BOOT, "set rope_yarn=2 (524,288) or 4 (1,048,576)", "facts 2"),
+                Outcome.REFUSED_AT_BOOT, "set rope_yarn=2 (524,288) or 4 (1,048,576)", "vendor documents"),
         Require("device_ceiling", m.device, between(DEVICE_CEILING.low, DEVICE_CEILING.high), "B", boot,
                 Outcome.OUT_OF_MEMORY_AT_BOOT, "lower max_tok or kv_pool_positions",
-                "facts 2 and 6: failures at 39.7 GiB, documents say 46 to 47", "believed"),
+                "a failure at 39.7 GiB; vendor documents say 46 to 47", "believed"),
         Require("held_within_ram", m.locked + m.cache, Fact("mem_total"), "B", boot,
                 Outcome.OUT_OF_MEMORY_AT_BOOT, "lower kv_pool_positions, max_tok or cache_entries", _MEASURED,
                 "believed"),
         Require("pin_floor", m.pinned + PIN_FLOOR, Fact("mem_available"), "B", boot, Outcome.REFUSED_AT_BOOT,
                 "free RAM before the start: 16 GiB of MemAvailable must be left at the last pin",
-                "facts 4: printed by a refusal", "believed", unless=Knob("flash_pin_trunk").equals(0)),
+                "a printed refusal", "believed", unless=Knob("flash_pin_trunk").equals(0)),
         Require("sessions_held", Fact("sessions", lift(1)) * ctx, m.pool, "positions", Phase.RUN_TIME,
                 Outcome.PREEMPTS, "raise kv_pool_positions: a request that finds no span waits",
-                "facts 2: a request reserves prompt + max_tokens at admission"),
+                "vendor documents: a request reserves prompt + max_tokens"),
         Require("room_for_neighbours", lift(10 * GIB), host_left, "B", Phase.QUALITY, Outcome.SERVES,
-                "lower kv_pool_positions, max_tok or cache_entries", "facts 4: the engine's own note", "believed"),
+                "lower kv_pool_positions, max_tok or cache_entries", "the engine's own note", "believed"),
         Require("compaction", Fact("compaction_stalls"), between(STALLS.low, STALLS.high), "stalls", boot,
                 Outcome.STALLS, "start on a host whose memory is not fragmented (after a reboot)",
-                "facts 6: clean starts cost 45 stalls at most, the engine warns at 1,000", "believed",
+                "the engine's own warning; clean starts cost 45 at most", "believed",
                 use="evidence"),
     ]
     if version >= (0, 15, 2):
@@ -330,7 +330,7 @@ def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: E
                                  Outcome.REFUSED_AT_BOOT, "drop prefill_keep_trunk", _FIT_LATER, "believed"))
     if version >= (0, 15, 0) and checkpoint == "v2":
         found.append(Require("pin_trunk_on_v2", 1 - Knob("flash_pin_trunk"), lift(0), "", boot,
-                             Outcome.REFUSED_AT_BOOT, "set flash_pin_trunk=1", "facts 6"))
+                             Outcome.REFUSED_AT_BOOT, "set flash_pin_trunk=1", "vendor change log"))
     if version >= (0, 11, 9):
         found.append(Require("gtt_gate", _gtt_need(m, checkpoint), Fact("gtt_total") - Fact("gtt_used"), "B", boot,
                              Outcome.REFUSED_AT_BOOT,
@@ -357,7 +357,7 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
         Row("pool_positions", m.pool, "positions", source, fit_basis, discrete=True),
         Row("device_held", m.device, "B", source, fit_basis),
         Row("locked_total", m.locked, "B", _MEASURED, "believed"),
-        Row("prompt_cache", m.cache, "B", "facts 4: 111.0 MiB an entry", "read"),
+        Row("prompt_cache", m.cache, "B", "prompt cache line: 111 MiB an entry", "read"),
         Row("held_total", held, "B", _MEASURED, "believed"),
         Row("host_left", host_left, "B", _MEASURED, "believed"),
     ]

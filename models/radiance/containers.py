@@ -16,9 +16,9 @@ Reads = Callable[[str], Expr]
 PAGE: Final = 4 * KIB  # every region of the pool and every weight unit is aligned to this
 GRANULE: Final = 2 * MIB  # the driver's mapping step; checkpoint strides of 56 and 58 MiB show it
 
-_GROUPS = "facts: KV groups of Qwen3.8-Flash-Next at two ranks, byte-exact against two boot ledgers"
-_SLAB = "facts: stride and movable units of the iq4r container, exact against slab and pool slots of two ledgers"
-_SEED_SLAB = "seed 001: 1,313 slots per 1,792 MiB of slab; 16,235 + 8,893 - 64 movable units"
+_GROUPS = "KV groups of two boot ledgers, byte-exact"
+_SLAB = "slab and pool slots of two boot ledgers"
+_SEED_SLAB = "operator note 001: 1,313 slots per 1,792 MiB of slab; 16,235 + 8,893 - 64 movable units"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _iq4r() -> Container:
             "expert_plane": (point(units * mean), "inferred", _SLAB),
             "expert_layer_max": (point(512 * mean), "inferred", _SLAB),
             "unit_max": (point(1488 * KIB), "inferred", _SLAB),
-            "ngram_size": (size("47.68GiB"), "read", "facts: placement line of the boot ledgers"),
+            "ngram_size": (size("47.68GiB"), "read", "placement line of two boot ledgers"),
         },
     )
 
@@ -76,7 +76,7 @@ def _w4() -> Container:
             "slot_stride": (Interval(low, high), "believed", _SEED_SLAB),
             "expert_plane": (Interval(units * low, units * high), "believed", _SEED_SLAB),
             "unit_max": (Interval(low, 2 * high), "believed", _SEED_SLAB),
-            "ngram_size": (size("47.68GiB"), "read", "facts: n-gram file of Qwen3.8-Flash-Next"),
+            "ngram_size": (size("47.68GiB"), "read", "n-gram file of Qwen3.8-Flash-Next"),
         },
     )
 

@@ -51,21 +51,21 @@ Family = Literal["A", "B", "C"]
 
 #: The context the known model was trained on, tokens.
 TRAINED_CONTEXT: Final = 262_144
-#: Rows of a step that the lossy wire still sums exactly (seed 001).
+#: Rows of a step that the lossy wire still sums exactly (operator note 001).
 LOSSY_WIRE_ROWS: Final = 25
 #: Slab slots that hold no resident: 64 in every printed mover line.
 SHADOW_SLOTS: Final = 64
 #: The step batch's pinned ring, 9.35 MiB at 2 sequences; and the notes' allowance for everything else pinned.
 PINNED_RING: Final = 9 * MIB
 PINNED_OTHER: Final = 2048 * MIB
-#: Kept free above the headroom at settling: 36.46 MiB printed by 1.0.12 and 1.0.13, 113.19 MiB by seed 001's build.
+#: Kept free above the headroom at settling: 36.46 MiB printed by 1.0.12 and 1.0.13, 113.19 MiB by operator note 001's build.
 KEPT_LOW: Final = printed("36.46", MIB).low
 KEPT_HIGH: Final = printed("113.19", MIB).high
 
-_SOURCE = "facts: 1.0.x source"
-_FUNDING = "seed 000: funding formula of 1.8.1"
-_CEILING = "seed 001: settled free - floor + pair"
-_PINNED = "seed 000: pinned-RAM ledger"
+_SOURCE = "engine source 1.0.x"
+_FUNDING = "operator note 000 (1.8.1)"
+_CEILING = "operator note 001: settled free - floor + pair"
+_PINNED = "operator note 000: pinned ledger"
 
 
 def family(version: Version) -> Family:
@@ -84,7 +84,7 @@ def _knobs(of: Family) -> dict[str, KnobSpec]:
         ),
         KnobSpec(
             "max_model_len", "tokens", low=1, high=TRAINED_CONTEXT, step=1024, default=TRAINED_CONTEXT,
-            default_source="facts: 0 means the trained context", short=("max_ctx", "max_len"), automatic="0",
+            default_source="engine source 1.0.x: 0 means the trained context", short=("max_ctx", "max_len"), automatic="0",
         ),
         KnobSpec(
             "kv_cache_dtype", kind="choice", choices=("bf16", "fp8"), high=1, default=0, default_source=_SOURCE,
@@ -123,7 +123,7 @@ def _knobs(of: Family) -> dict[str, KnobSpec]:
     slots = KnobSpec("checkpoint_slots", "slots", high=4096, default=8, default_source=_SOURCE, automatic="auto")
     if of != "A":
         slots = KnobSpec("checkpoint_slots", "slots", high=4096, automatic="auto", default=_automatic_slots(),
-                         default_source="seed 000: slots x (1 + kept); kept per sequence is only believed")
+                         default_source="operator note 000: slots x (1 + kept); kept per sequence is only believed")
     specs.append(slots)
     if of == "A":
         specs.append(KnobSpec("expert_vs_cache_ratio", "", kind="decimal", scale=RATIO_UNIT, low=1, high=RATIO_UNIT - 1,
@@ -148,12 +148,12 @@ def _removed(of: Family) -> tuple[Removed, ...]:
     if of != "A":
         gone.append(Removed("expert_vs_cache_ratio", "1.1.0",
                             "the split follows from host_pool_mib and from max_num_seqs x max_model_len",
-                            "facts: version map"))
+                            "release notes"))
     if of == "C":
         for name in ("vram_weights_mib", "vram_kv_mib"):
             gone.append(Removed(name, "1.3.0",
                                 "size the cache by max_num_seqs x max_model_len and fund it by host_pool_mib",
-                                "seed 000; facts: gone since 1.3.0"))
+                                "operator note 000; release notes"))
     return tuple(gone)
 
 
@@ -172,7 +172,7 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
         ledger("left_to_host", "left to the host"),
         FactSpec("settled_free", "B", "boot ledger, line `card N settled at X free`", "min"),
         FactSpec("settle_floor", "B", "boot ledger, line `settled at ... against Y`", "max"),
-        FactSpec("pair_ceiling", "B", "settled free - settle floor + the pair of that boot (seed 001)", "min"),
+        FactSpec("pair_ceiling", "B", "settled free - settle floor + the pair of that boot (operator note 001)", "min"),
         FactSpec("boot_pair", "B", "boot ledger, rows vram_weights + vram_kv", "min"),
         FactSpec("expert_plane", "B", "printed experts + host pool of a full host pool, or the container's layout",
                  "max"),
@@ -331,7 +331,9 @@ class _Budget:
         self.blocks = row("kv_blocks", maximum(self.vram_kv - self.fixed, 0) // self.page)
         self.tokens = row("kv_tokens", self.blocks * self.block)
         resident = maximum(self.vram_weights - Fact("static_weights"), 0)
-        self.slots = row("slab_slots", minimum(resident // Fact("slot_stride"), Fact("movable_units") + SHADOW_SLOTS))
+        # units come in two sizes; which of them are resident shifts the mean by some tens of slots
+        slots = resident // Fact("slot_stride") + between(-SHADOW_SLOTS, SHADOW_SLOTS)
+        self.slots = row("slab_slots", minimum(maximum(slots, 0), Fact("movable_units") + SHADOW_SLOTS))
 
 
 def _tables(read: Reads) -> Expr:
@@ -341,7 +343,7 @@ def _tables(read: Reads) -> Expr:
 
 
 def _pinned(of: Family, version: Version, budget: _Budget) -> Named:
-    """Pinned RAM of all ranks (seed 000; terms by version in facts 5)."""
+    """Pinned RAM of all ranks (operator note 000; terms by version in facts 5)."""
     placement = Knob("ngram_placement")
     stated = select(placement.equals(1), Fact("ngram_size"),
                     select(placement.equals(2), 0, Fact("ngram_table")))
@@ -378,14 +380,14 @@ def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known:
         Require("claimable_covers", b.pair, b.before_pools, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
                 "lower the stated pools or the headroom by the amount that is short", _SOURCE),
         Require("kv_pool_opens", b.fixed + b.page, b.vram_kv, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
-                "the pool must hold its state and one block: " + funding, "facts: KV block manager"),
+                "the pool must hold its state and one block: " + funding, "engine source 1.0.x (KV manager), exact on two ledgers"),
         Require("one_full_request", b.fixed + b.blocks_each * b.page, b.vram_kv, "B", Phase.REQUEST,
-                Outcome.REJECTS_LONG_REQUESTS, more, "facts: KV block manager", unless=capped),
+                Outcome.REJECTS_LONG_REQUESTS, more, "engine source 1.0.x (KV manager), exact on two ledgers", unless=capped),
         Require("pool_contract", full, b.vram_kv, "B", Phase.RUN_TIME, Outcome.PREEMPTS, more,
-                "facts: KV block manager; seeds 001 and 003", unless=capped),
+                "engine source 1.0.x (KV manager); operator notes 001, 003", unless=capped),
         Require("lossy_wire_rows", Knob("max_num_seqs") * (1 + Knob("num_speculative_tokens")),
                 lift(LOSSY_WIRE_ROWS), "rows", Phase.QUALITY, Outcome.SERVES,
-                "fewer sequences or drafts, or tp_wire=exact", "seed 001",
+                "fewer sequences or drafts, or tp_wire=exact", "operator note 001",
                 unless=Knob("tp_wire").equals(0)),
         Require("pinned_within_ttm", pinned, maximum(Fact("ttm_limit"), Knob("ttm_target_mib") * MIB), "B",
                 Phase.BOOT, Outcome.REFUSED_AT_BOOT, "raise ttm.pages_limit, or lower host_pool_mib", _PINNED),
@@ -404,7 +406,7 @@ def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known:
         found.append(
             Require("operator_contract", operator, b.vram_kv, "B", Phase.QUALITY, Outcome.SERVES,
                     "the operators' formula (110 MiB a sequence, 448 MiB) holds at draft depth 2 only",
-                    "seeds 001 and 003", unless=b.at_cap)
+                    "operator notes 001, 003", unless=b.at_cap)
         )
     placed = "raise host_pool_mib, free VRAM for experts, or set --weights-disk-tier"
     if of != "C":
@@ -426,7 +428,7 @@ def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known:
                     unless=~b.weights_stated),
             Require("experts_placed", Fact("expert_plane"),
                     resident - b.spare + Knob("host_pool_mib") * MIB, "B", Phase.BOOT,
-                    Outcome.REFUSED_AT_BOOT, placed, "facts: planner, `DID NOT FIT`", "inferred",
+                    Outcome.REFUSED_AT_BOOT, placed, "engine source 1.0.x (planner)", "inferred",
                     guards=("host_pool_mib", "vram_weights_mib"),
                     unless=Knob("weights_disk_tier").equals(1) | Knob("placement").equals(2) | funded),
         ]
@@ -491,21 +493,22 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
     known = container in KNOWN and tp == 2
     b = budget
     basis_b: Basis = "read" if of == "A" else "believed"
+    rules = _SOURCE if of == "A" else _FUNDING
     split_basis: Basis = "inferred" if of == "A" else "believed"
     rows = [
-        Row("claimable", b.claimable, "B", _SOURCE, basis_b),
-        Row("elastic", b.elastic, "B", _SOURCE, basis_b),
+        Row("claimable", b.claimable, "B", rules, basis_b),
+        Row("elastic", b.elastic, "B", rules, basis_b),
         *([] if of == "A" else [Row("expert_floor", b.floor, "B", _FUNDING, "believed")]),
-        Row("experts", b.experts, "B", _SOURCE if of == "A" else _FUNDING, split_basis),
-        Row("kv_cache", b.kv_cache, "B", _SOURCE if of == "A" else _FUNDING, split_basis),
-        Row("prefill_staging", b.prefill_staging, "B", _SOURCE, "inferred"),
-        Row("vram_weights", b.vram_weights, "B", _SOURCE, basis_b),
-        Row("vram_kv", b.vram_kv, "B", _SOURCE, basis_b),
-        Row("unclaimed", b.unclaimed, "B", _SOURCE, basis_b),
-        Row("kv_blocks", b.blocks, "blocks", "facts: KV block manager", "read"),
-        Row("kv_tokens", b.tokens, "tokens", "facts: KV block manager", "read"),
-        Row("kv_ceiling", b.demand, "B", "facts: KV block manager", "read"),
-        Row("slab_slots", b.slots, "slots", "facts: planner", "inferred"),
+        Row("experts", b.experts, "B", rules, split_basis),
+        Row("kv_cache", b.kv_cache, "B", rules, split_basis),
+        Row("prefill_staging", b.prefill_staging, "B", rules, split_basis),
+        Row("vram_weights", b.vram_weights, "B", rules, basis_b),
+        Row("vram_kv", b.vram_kv, "B", rules, basis_b),
+        Row("unclaimed", b.unclaimed, "B", rules, basis_b),
+        Row("kv_blocks", b.blocks, "blocks", "engine source 1.0.x (KV manager), exact on two ledgers", "read"),
+        Row("kv_tokens", b.tokens, "tokens", "engine source 1.0.x (KV manager), exact on two ledgers", "read"),
+        Row("kv_ceiling", b.demand, "B", "engine source 1.0.x (KV manager), exact on two ledgers", "read"),
+        Row("slab_slots", b.slots, "slots", "engine source 1.0.x (planner)", "inferred"),
         Row("pinned_total", pinned, "B", _PINNED, "believed"),
         *([] if of == "C" else [Row("pair_ceiling", ceiling, "B", _CEILING, "inferred")]),
         Row("headroom", headroom, "B", _CEILING, "inferred"),
