@@ -317,7 +317,7 @@ class _Budget:
         left = maximum(self.kv_cache - over, 0)
         self.vram_kv = row("vram_kv", select(self.kv_stated, self.stated_kv, align_down(left, MIB)))
         # capacity less every charge and both grants, with the terms that cancel taken out
-        derived = self.unusable + remainder(left, MIB)
+        derived = self.unusable + remainder(left, MIB) + minimum(self.kv_cache - over, 0)
         one_stated = select(self.weights_stated, self.claimable - self.vram_kv,
                             self.claimable - self.vram_weights - self.prefill_staging)
         any_stated = self.weights_stated | self.kv_stated
