@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from measurements.config import Mapped, map_settings, read_config
-from measurements.records import ConfigReading, LedgerReading, Place, Reading, ReadError, Setting
+from measurements.records import ConfigReading, LedgerReading, Place, ReadError, Reading, Setting
 from models.declare import BadValue, Basis, EngineModel, FactSpec, KnobSpec, Removed
 from models.engines import EngineVersion, build, engine_name, engine_names, known_versions, resolve
 from models.evaluate import Given, fold_cards

@@ -73,7 +73,8 @@ class KnobSpec:
     ``low`` to ``high`` is what the engine accepts, in ``unit``, on multiples of ``grid``; ``free_low`` and
     ``free_high`` are the bounds of a solver where they are narrower. ``step`` is the least difference that an
     operator would call a different setting. A ``decimal`` knob counts in ``1 / scale`` of its unit, so that
-    it is never a float. A ``switch`` takes 1 or 0; with ``path`` also a file name, which is on. ``default`` is a value in the knob's own unit, an expression over
+    it is never a float. A ``switch`` takes 1 or 0; with ``path`` also a file name, which is on. ``default`` is a
+    value in the knob's own unit, an expression over
     other knobs, or None where nobody knows it. ``inert`` knobs are known and change no memory here.
     """
 
@@ -288,8 +289,8 @@ class EngineModel:
     ``split`` names the knobs that share the memory out: they move in every solve. ``constants`` are facts the
     known container brings, each with its basis and source. ``needs`` are sets of constraints, with the condition
     under which they count: one of each set must be decidable before a verdict is given. ``spare``
-    breaks the last ties between shapes, in MiB: more of it is better. ``arena_knobs`` change what the activation arena takes, and
-    so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot printed elsewhere
+    breaks the last ties between shapes, in MiB: more of it is better. ``arena_knobs`` change what the activation
+    arena takes, and so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot printed elsewhere
     (a block count says which pool it was carved from). ``grain`` is the least slack, in bytes, that another
     setting could use up: below it a constraint binds. ``words`` explain free memory to people: what other tools
     show and why.

@@ -167,6 +167,11 @@ class Reader:
         """The interval of ``node``, narrowed by what a ledger of this very shape printed."""
         return self._walk.number(node)
 
+    def shifted(self, node: Expr, zeroed: frozenset[str]) -> Value:
+        """The interval of ``node`` with the facts ``zeroed`` counted as 0 where nobody gave them."""
+        return Walk(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"], facts=self._given.facts,
+                                zeroed=zeroed)).number(node)
+
     def condition(self, node: Cond) -> Truth:
         """The truth of ``node`` over all values the facts allow."""
         return self._walk.condition(node)

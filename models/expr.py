@@ -427,7 +427,8 @@ class OnIntervals(Algebra[Value, Truth]):
 
     ``knobs`` and ``as_is`` are in each knob's own unit. ``printed`` narrows named quantities to what a ledger
     of the same shape printed; where the two contradict each other the prediction stands and the name is
-    added to ``contradicted``. Sound for every input; exact where each fact enters in one direction.
+    added to ``contradicted``. Facts in ``zeroed`` count as 0 where nothing gives them: they only shift what is
+    asked. Sound for every input; exact where each fact enters in one direction.
     """
 
     def __init__(
@@ -437,7 +438,9 @@ class OnIntervals(Algebra[Value, Truth]):
         as_is: Mapping[str, Interval],
         facts: Mapping[str, Interval],
         printed: Mapping[str, Interval] | None = None,
+        zeroed: frozenset[str] = frozenset(),
     ) -> None:
+        self._zeroed = zeroed
         self._knobs = knobs
         self._as_is = as_is
         self._facts = facts
@@ -472,8 +475,11 @@ class OnIntervals(Algebra[Value, Truth]):
         return _given(self._as_is, name)
 
     def fact(self, name: str, otherwise: Callable[[], Value] | None) -> Value:
-        if name not in self._facts and otherwise is not None:
-            return otherwise()
+        if name not in self._facts:
+            if otherwise is not None:
+                return otherwise()
+            if name in self._zeroed:
+                return point(0)
         return _given(self._facts, name)
 
     def named(self, name: str, value: Value) -> Value:

@@ -138,6 +138,6 @@ def _costs(before: Check, after: Check) -> dict[str, Any]:
     for name in _COSTS:
         if name in old and name in new:
             a, b = old[name], new[name]
-            if a.value is not None and b.value is not None and a.value != b.value and (a.low, a.high) != (b.low, b.high):
+            if a.value is not None and b.value is not None and a.value != b.value:
                 moved[name] = {"from": a.value, "to": b.value, "unit": a.unit}
     return moved

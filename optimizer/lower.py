@@ -504,7 +504,7 @@ class Stages:
             cp.add(side.expr >= value if sense == "max" else side.expr <= value)
 
     def _once(self, cp: cp_model.CpModel, side: Side, sense: Sense) -> Found:
-        cp.clear_objective()
+        cp.clear_objective()  # type: ignore[no-untyped-call]
         if not side.fixed:
             (cp.maximize if sense == "max" else cp.minimize)(side.expr)
         status = self._solver.solve(cp)

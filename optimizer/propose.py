@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from measurements.config import edit, unified_diff
 from measurements.records import ReadError
-from models.evaluate import Reader
-from models.expr import Missing
-from models.interval import MIB, Interval
 from optimizer.check import quantity_json
 from optimizer.documents import solve_json
 from optimizer.solve import Answer, Ranked
@@ -23,23 +20,12 @@ _PRINTED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Companion:
-    """A value that must move with another: the gate that refuses to start below the pinned ledger."""
-
-    knob: str
-    before: int
-    after: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Proposal:
     """One ranked shape as an edit. ``refused`` names knobs that cannot be edited in place, and why."""
 
     answer: Answer
     ranked: Ranked
     changes: dict[str, str | None]
-    companions: tuple[Companion, ...]
     diff: str
     refused: tuple[tuple[str, str], ...]
 
@@ -62,40 +48,11 @@ def propose(answer: Answer, rank: int = 1) -> Proposal:
         moved = name in ranked.changes or (name in site.sources.sets and stated.get(name) != value)
         if moved and stated.get(name) != value:
             changes[name] = model.knobs[name].write(value)
-    companions = tuple(_companions(answer, ranked))
-    changes |= {c.knob: str(c.after) for c in companions}
     for gone, _ in site.removed:
         changes[gone.name] = None
     spelling = {name.lower(): name.upper() for name in model.names()}
     done = edit(site.config, site.mapped, changes, spelling=spelling)
-    return Proposal(answer, ranked, changes, companions, unified_diff(site.config, done), done.refused)
-
-
-def _companions(answer: Answer, ranked: Ranked) -> list[Companion]:
-    """The pinned-RAM gate, moved by what the pinned ledger moves; the file's own gap to its target is kept."""
-    site = answer.question.site
-    row = site.model.rows.get("pinned_total")
-    before = site.filed.get("ttm_min_mib", 0)
-    if row is None or not before or "ttm_min_mib" in answer.question.free:
-        return []
-    unknown = {name: Interval(0, 0) for name in ("ngram_table", "ngram_size") if name not in site.given.facts}
-    given = replace(site.given, facts={**site.given.facts, **unknown})
-    old = Reader(site.model, given, site.filed).number(row.expr)
-    new = Reader(site.model, given, ranked.shape).number(row.expr)
-    if isinstance(old, Missing) or isinstance(new, Missing) or old == new:
-        return []
-    after = before - (-(new.high - old.high) // MIB)
-    why = "the pinned ledger moves by " + f"{(new.high - old.high) / MIB:+,.0f} MiB"
-    whole = Reader(site.model, site.given, ranked.shape).number(row.expr)
-    if isinstance(whole, Interval):
-        least = -(-whole.high // MIB)
-        if after < least:
-            after, why = least, f"the pinned ledger needs {least:,} MiB"
-    found = [Companion("ttm_min_mib", before, after, why)]
-    target = site.filed.get("ttm_target_mib", 0)
-    if target:
-        found.append(Companion("ttm_target_mib", target, target + after - before, "keeps its gap to ttm_min_mib"))
-    return found
+    return Proposal(answer, ranked, changes, unified_diff(site.config, done), done.refused)
 
 
 def propose_json(proposal: Proposal) -> dict[str, Any]:
@@ -107,9 +64,9 @@ def propose_json(proposal: Proposal) -> dict[str, Any]:
     document |= {
         "rank": ranked.rank,
         "diff": proposal.diff,
-        "edits": {name: value for name, value in proposal.changes.items()},
+        "edits": dict(proposal.changes),
         "companions": [
-            {"knob": c.knob, "from": c.before, "to": c.after, "why": c.why} for c in proposal.companions
+            {"knob": c.knob, "from": c.before, "to": c.after, "why": c.why} for c in ranked.companions
         ],
         "refused": [{"knob": knob, "why": why} for knob, why in proposal.refused],
         "predicted": {name: quantity_json(rows[name]) for name in _PRINTED[model.name] if name in rows},

@@ -103,10 +103,7 @@ def _constraint_table(constraints: Sequence[Mapping[str, Any]]) -> Any:
     for item in constraints:
         if not item["applies"]:
             continue
-        if item["slack"] is None:
-            slack = "?"
-        else:
-            slack = span(item["slack"], item["slack_high"], item["unit"])
+        slack = "?" if item["slack"] is None else span(item["slack"], item["slack_high"], item["unit"])
         broken = item["outcome"].replace("_", " ") if item["hard"] else "warning only"
         table.add_row(item["name"], _MARK[item["verdict"]], _safe(slack), item["phase"], broken, _safe(item["source"]))
     return table

@@ -11,7 +11,7 @@ from measurements.site import Site, knob_value
 from models.declare import BadValue, EngineModel, Goal, KnobSpec, Phase, Require, Verdict
 from models.evaluate import Reader
 from models.expr import ALWAYS, AtMost, Cond, Expr, Knob, Missing, knobs_in, lift
-from models.interval import Interval, show_bytes, size
+from models.interval import MIB, Interval, size
 from optimizer.box import Box, box_search
 from optimizer.check import Check, MissingFacts, check, how_to_get
 
@@ -57,16 +57,27 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Companion:
+    """A value that must move with another: the gate that refuses to start below the pinned ledger."""
+
+    knob: str
+    before: int
+    after: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """One shape of an answer: its changes, the objective's interval, and the check it passed."""
 
     rank: int
     shape: dict[str, int]
-    changes: dict[str, tuple[int, int]]
+    changes: dict[str, tuple[int | None, int]]
     objective: Interval
     value: int | None
     binding: tuple[str, ...]
     checked: Check
+    companions: tuple[Companion, ...]
     notes: tuple[str, ...]
 
 
@@ -188,9 +199,7 @@ def hard_requires(question: Question) -> Iterator[Require]:
     """The constraints that a returned shape must meet: all but evidence of past boots and matters of quality."""
     limits = question.site.given.limits
     for require in question.site.model.requires:
-        if require.use == "search":
-            yield require
-        elif require.use == "always" and (require.phase is not Phase.QUALITY or require.name in limits):
+        if require.use == "search" or (require.use == "always" and (require.phase is not Phase.QUALITY or require.name in limits)):
             yield require
 
 
@@ -298,6 +307,8 @@ def _objective(lowering: Any, question: Question) -> Any:
 def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
     site, model = question.site, question.site.model
     shape = question.base | dict(found)
+    companions = companions_of(question, shape)
+    shape |= {companion.knob: companion.after for companion in companions}
     asked = replace(site, removed=())
     reader = Reader(model, site.given, shape)
     checked = check(asked, shape, reader)
@@ -310,16 +321,41 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
     value = reader.number(question.goal.objective)
     shift = isinstance(value, Missing)
     if isinstance(value, Missing):
-        zeroed = dict.fromkeys(question.goal.shifts - set(site.given.facts), Interval(0, 0))
-        value = Reader(model, replace(site.given, facts={**site.given.facts, **zeroed}), shape).number(
-            question.goal.objective)
+        value = reader.shifted(question.goal.objective, question.goal.shifts)
     if isinstance(value, Missing):
         raise Disagreement(f"the objective of rank {rank} cannot be computed")
     changes = {name: (question.running.get(name), new) for name, new in shape.items()
                if question.running.get(name) != new}
     best = None if shift else (value.low if question.goal.sense == "max" else value.high)
     return Ranked(rank, shape, changes, value, best, tuple(_binding(question, checked, reader, shape)), checked,
-                  tuple(_notes(question, shape, changes)))
+                  companions, tuple(_notes(question, shape, changes)))
+
+
+def companions_of(question: Question, shape: Mapping[str, int]) -> tuple[Companion, ...]:
+    """The pinned-RAM gate, moved by what the pinned ledger moves; the file's own gap to its target is kept.
+
+    Empty where the site states no ``ttm_min_mib``, or the user sets it.
+    """
+    site = question.site
+    row, before = site.model.rows.get("pinned_total"), site.knobs.get("ttm_min_mib", 0)
+    if row is None or not before or "ttm_min_mib" in (*question.free, *question.given):
+        return ()
+    unknown = frozenset(("ngram_table", "ngram_size"))
+    old = Reader(site.model, site.given, site.knobs).shifted(row.expr, unknown)
+    reader = Reader(site.model, site.given, shape)
+    new, whole = reader.shifted(row.expr, unknown), reader.number(row.expr)
+    if isinstance(old, Missing) or isinstance(new, Missing) or old == new:
+        return ()
+    step = -(-(new.high - old.high) // MIB)
+    after, why = before + step, f"the pinned ledger moves by {step:+,} MiB"
+    if isinstance(whole, Interval) and after * MIB < whole.high:
+        after = -(-whole.high // MIB)
+        why = f"the pinned ledger needs {after:,} MiB"
+    found = [Companion("ttm_min_mib", before, after, why)]
+    target = site.knobs.get("ttm_target_mib", 0)
+    if target:
+        found.append(Companion("ttm_target_mib", target, target + after - before, "keeps its gap to ttm_min_mib"))
+    return tuple(found)
 
 
 def _demand_guards(question: Question, checked: Check) -> None:
@@ -352,7 +388,7 @@ def _binding(question: Question, checked: Check, reader: Reader, shape: Mapping[
             yield f"{name} at its highest ({model.knobs[name].show(high)})"
 
 
-def _notes(question: Question, shape: Mapping[str, int], changes: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+def _notes(question: Question, shape: Mapping[str, int], changes: Mapping[str, tuple[int | None, int]]) -> Iterator[str]:
     """What an operator must know before taking this shape."""
     model = question.site.model
     knobs = question.site.knobs
@@ -382,10 +418,8 @@ def _notes(question: Question, shape: Mapping[str, int], changes: Mapping[str, t
 
 def _gain(question: Question, best: Ranked) -> int | None:
     """How much better rank 1 is than the shape as it is, on the pessimistic side; None where that is not known."""
-    site = question.site
-    zeroed = dict.fromkeys(question.goal.shifts - set(site.given.facts), Interval(0, 0))
-    given = replace(site.given, facts={**site.given.facts, **zeroed})
-    now = Reader(site.model, given, site.knobs).number(question.goal.objective)
+    reader = Reader(question.site.model, replace(question.site.given, printed={}), question.site.knobs)
+    now = reader.shifted(question.goal.objective, question.goal.shifts)
     if isinstance(now, Missing):
         return None
     if question.goal.sense == "max":
@@ -497,8 +531,3 @@ def _conflict(question: Question, member: Require | Bound | str) -> Conflict:
     spec = question.site.model.knobs[member]
     return Conflict(f"{member}={spec.show(question.given[member])}", "--given")
 
-
-def in_words(value: int, unit: str) -> str:
-    """An amount for people, with its sign."""
-    text = show_bytes(abs(value)) if unit == "B" else f"{abs(value):,} {unit}".rstrip()
-    return f"{'-' if value < 0 else '+'}{text}"

@@ -1,6 +1,6 @@
 """halogen-flash-server, declared: the fit check, the pre-flight gates, and what is held in RAM.
 
-The engine is closed: the constants are recomputed from what it prints and from its documents (``facts``), each
+The engine is closed: the constants are recomputed from what it prints and from its documents (``models/SOURCES.md``), each
 to one print step. Two kinds of figure must not be mixed: the *fit's* own estimates, which decide whether the
 pool is halved, and the *measured* ones, which say how much RAM is gone.
 """
@@ -28,7 +28,6 @@ from models.expr import (
     NEVER,
     Agree,
     AsIs,
-    Cond,
     Expr,
     Fact,
     Knob,
@@ -77,9 +76,10 @@ def recognise(name: str) -> Checkpoint:
     word = name.rsplit("/", 1)[-1].lower()
     if word.endswith(".gguf") or word == "gguf":
         return "gguf"
-    for known in ("w4b", "ht43", "v2"):
+    names: tuple[Checkpoint, ...] = ("w4b", "ht43", "v2")
+    for known in names:
         if word == known or f"-{known}." in word or f"-{known}-" in word or word.endswith(f"-{known}"):
-            return known  # type: ignore[return-value]
+            return known
     return ""
 
 

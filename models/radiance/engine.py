@@ -1,7 +1,6 @@
 """radiance, declared: what each of its three generations does with VRAM and pinned RAM.
 
-Sources: ``facts`` is the collected reading of the engine's 1.0.x source and of real boot ledgers; seeds 000,
-001 and 003 are operators' notes. All sizes are bytes a rank; MiB knobs are counted in MiB.
+``models/SOURCES.md`` says what the named sources are. All sizes are bytes a rank; MiB knobs are counted in MiB.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from models.expr import (
     select,
     total,
 )
-from models.interval import MIB, Interval, point, printed
+from models.interval import MIB, printed
 from models.radiance.containers import GRANULE, KNOWN, PAGE, STATICS, Reads, layout
 from models.versions import Version
 
@@ -58,11 +57,13 @@ SHADOW_SLOTS: Final = 64
 #: The step batch's pinned ring, 9.35 MiB at 2 sequences; and the notes' allowance for everything else pinned.
 PINNED_RING: Final = 9 * MIB
 PINNED_OTHER: Final = 2048 * MIB
-#: Kept free above the headroom at settling: 36.46 MiB printed by 1.0.12 and 1.0.13, 113.19 MiB by operator note 001's build.
+#: Kept free above the headroom at settling: 36.46 MiB printed by 1.0.12 and 1.0.13, 113.19 MiB by the build of
+#: operator note 001.
 KEPT_LOW: Final = printed("36.46", MIB).low
 KEPT_HIGH: Final = printed("113.19", MIB).high
 
 _SOURCE = "engine source 1.0.x"
+_KV = "engine source 1.0.x (KV manager), exact on two ledgers"
 _FUNDING = "operator note 000 (1.8.1)"
 _CEILING = "operator note 001: settled free - floor + pair"
 _PINNED = "operator note 000: pinned ledger"
@@ -84,7 +85,8 @@ def _knobs(of: Family) -> dict[str, KnobSpec]:
         ),
         KnobSpec(
             "max_model_len", "tokens", low=1, high=TRAINED_CONTEXT, step=1024, default=TRAINED_CONTEXT,
-            default_source="engine source 1.0.x: 0 means the trained context", short=("max_ctx", "max_len"), automatic="0",
+            default_source="engine source 1.0.x: 0 means the trained context", short=("max_ctx", "max_len"),
+            automatic="0",
         ),
         KnobSpec(
             "kv_cache_dtype", kind="choice", choices=("bf16", "fp8"), high=1, default=0, default_source=_SOURCE,
@@ -130,9 +132,8 @@ def _knobs(of: Family) -> dict[str, KnobSpec]:
                               step=RATIO_UNIT // 100, grid=RATIO_UNIT // 10_000, default=3 * RATIO_UNIT // 4,
                               default_source=_SOURCE))
     if of != "C":
-        for name in ("vram_weights_mib", "vram_kv_mib"):
-            specs.append(KnobSpec(name, mib, high=1 << 20, free_low=1, step=64, default=0,
-                                  default_source=f"{_SOURCE}: 0 derives it"))
+        specs += [KnobSpec(name, mib, high=1 << 20, free_low=1, step=64, default_source=f"{_SOURCE}: 0 derives it")
+                  for name in ("vram_weights_mib", "vram_kv_mib")]
     return {spec.name: spec if spec.default_source else replace(spec, default_source=_SOURCE) for spec in specs}
 
 
@@ -150,10 +151,8 @@ def _removed(of: Family) -> tuple[Removed, ...]:
                             "the split follows from host_pool_mib and from max_num_seqs x max_model_len",
                             "release notes"))
     if of == "C":
-        for name in ("vram_weights_mib", "vram_kv_mib"):
-            gone.append(Removed(name, "1.3.0",
-                                "size the cache by max_num_seqs x max_model_len and fund it by host_pool_mib",
-                                "operator note 000; release notes"))
+        gone += [Removed(name, "1.3.0", "size the cache by max_num_seqs x max_model_len and fund it by host_pool_mib",
+                         "operator note 000; release notes") for name in ("vram_weights_mib", "vram_kv_mib")]
     return tuple(gone)
 
 
@@ -231,7 +230,7 @@ class _Budget:
         self.headroom = row(
             "headroom_kept", maximum(self._read("gpu_headroom_mib") * MIB, Fact("left_to_host", integrated))
         )
-        # the block tables are carved for the worst step, so they move with sequences and length (facts 1.1)
+        # the block tables are carved for the worst step, so they move with sequences and length (exact on two ledgers)
         self.staging = row("step_staging", Fact("step_staging") + _tables(self._read) - _tables(AsIs))
         fixed = [Fact("already_held"), self.headroom, Fact("activation_arena"), self.staging]
         if queues:
@@ -380,9 +379,9 @@ def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known:
         Require("claimable_covers", b.pair, b.before_pools, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
                 "lower the stated pools or the headroom by the amount that is short", _SOURCE),
         Require("kv_pool_opens", b.fixed + b.page, b.vram_kv, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
-                "the pool must hold its state and one block: " + funding, "engine source 1.0.x (KV manager), exact on two ledgers"),
+                "the pool must hold its state and one block: " + funding, _KV),
         Require("one_full_request", b.fixed + b.blocks_each * b.page, b.vram_kv, "B", Phase.REQUEST,
-                Outcome.REJECTS_LONG_REQUESTS, more, "engine source 1.0.x (KV manager), exact on two ledgers", unless=capped),
+                Outcome.REJECTS_LONG_REQUESTS, more, _KV, unless=capped),
         Require("pool_contract", full, b.vram_kv, "B", Phase.RUN_TIME, Outcome.PREEMPTS, more,
                 "engine source 1.0.x (KV manager); operator notes 001, 003", unless=capped),
         Require("lossy_wire_rows", Knob("max_num_seqs") * (1 + Knob("num_speculative_tokens")),
@@ -505,9 +504,9 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
         Row("vram_weights", b.vram_weights, "B", rules, basis_b),
         Row("vram_kv", b.vram_kv, "B", rules, basis_b),
         Row("unclaimed", b.unclaimed, "B", rules, basis_b),
-        Row("kv_blocks", b.blocks, "blocks", "engine source 1.0.x (KV manager), exact on two ledgers", "read"),
-        Row("kv_tokens", b.tokens, "tokens", "engine source 1.0.x (KV manager), exact on two ledgers", "read"),
-        Row("kv_ceiling", b.demand, "B", "engine source 1.0.x (KV manager), exact on two ledgers", "read"),
+        Row("kv_blocks", b.blocks, "blocks", _KV, "read"),
+        Row("kv_tokens", b.tokens, "tokens", _KV, "read"),
+        Row("kv_ceiling", b.demand, "B", _KV, "read"),
         Row("slab_slots", b.slots, "slots", "engine source 1.0.x (planner)", "inferred"),
         Row("pinned_total", pinned, "B", _PINNED, "believed"),
         *([] if of == "C" else [Row("pair_ceiling", ceiling, "B", _CEILING, "inferred")]),
