@@ -38,11 +38,12 @@ _CARD_FOLDERS: Final = ("card*", "card*/device", "sys/class/drm/card*/device")
 def read_host(folder: Path) -> dict[str, Reading]:
     """The facts in a folder of saved host files, sizes in bytes, exact; files it does not know are ignored.
 
-    Reads ``meminfo`` (``mem_total``, ``mem_available``), ``pages_limit`` (``ttm_limit``), ``memlock`` in bytes
-    or ``ulimit_l`` in KiB (``memlock``, a size or the word ``unlimited``) and each card's ``mem_info_*``
-    (``card_total.0``, ``card_used.0``; ``gtt_total`` and ``gtt_used``, ending in the card where there are
-    several). Available memory is what it was when the file was saved. Raises ReadError when the folder is
-    missing, a file in it cannot be read or holds no such figure, or two files of one fact disagree.
+    Reads ``meminfo`` (``mem_total``, ``mem_available``), ``pages_limit`` (``ttm_limit``), ``memlock`` in
+    bytes or ``ulimit_l`` in KiB (``memlock``, a size or the word ``unlimited``) and each card's
+    ``mem_info_*`` (``card_total.0``, ``card_used.0``; ``gtt_total`` and ``gtt_used``, ending in the card
+    where there are several; a card's number is the kernel's). Available memory is what it was when the file
+    was saved. Raises ReadError when the folder is missing, a file in it cannot be read or holds no such
+    figure, or two files of one fact disagree.
     """
     try:
         if not folder.is_dir():
@@ -90,7 +91,7 @@ def _exists(path: Path) -> bool:
 
 def _meminfo(path: Path) -> Iterator[Reading]:
     found = False
-    for number, line in enumerate(load(path, what="a saved /proc/meminfo", most=_MOST_BYTES).splitlines(), 1):
+    for number, line in enumerate(load(path, what="a saved /proc/meminfo", most=_MOST_BYTES).split("\n"), 1):
         if not (match := _MEMINFO.match(line.strip())):
             continue
         if not (amount := _KILOBYTES.fullmatch(match[2].strip())):
@@ -114,7 +115,7 @@ def _meminfo(path: Path) -> Iterator[Reading]:
 
 
 def _single(path: Path, fact: str, unit: int, words: tuple[str, ...] = ()) -> Reading:
-    lines = load(path, what="a file with one whole number", most=_MOST_BYTES).splitlines()
+    lines = load(path, what="a file with one whole number", most=_MOST_BYTES).split("\n")
     number = next(index for index, line in enumerate(lines, 1) if line.strip())
     text = lines[number - 1].strip()
     value: Interval | str

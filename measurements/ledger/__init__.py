@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from measurements.ledger import halogen, radiance
-from measurements.ledger.text import Line, load, logical_lines
+from measurements.ledger.text import Line, clean, load, logical_lines
 from measurements.records import LedgerReading, ReadError
 
 __all__ = ["read_ledger"]
@@ -43,9 +43,10 @@ def read_ledger(path: Path, *, engine: str | None = None) -> LedgerReading:
     text = load(path)
     found = {name: count for name, reader in _READERS.items() if (count := _speaks(text, reader.signature))}
     likely = sorted(found, key=lambda name: -found[name])
+    pieces = clean(text, [phrase for name in found for phrase in _READERS[name].signature])
     for name in [engine] if engine else likely:
         reader = _READERS[name]
-        reading = reader.read(logical_lines(text, reader.starts), str(path)) if name in found else None
+        reading = reader.read(logical_lines(pieces, reader.starts), str(path)) if name in found else None
         if reading is not None:
             return replace(reading, file=path)
     others = [name for name in likely if name != engine]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final, Literal
 
-from measurements.ledger.text import Line
+from measurements.ledger.text import BROKEN, Line
 from measurements.records import Finding, LedgerReading, Place, Reading
 from models.interval import GIB, Interval, point, printed, show_bytes, size
 
@@ -30,8 +30,9 @@ _OUTCOMES: Final = (
     "serves",
 )
 
-_NUMBER = r"(?<![\d.,])\d{1,15}(?:\.\d{1,6})?(?!\.?\d)"
-_COUNT = r"(?<![\d.,])(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?![\d,]*\d)(?!\.\d)"
+# a number stands whole: no digit, point or place of a break may touch it
+_NUMBER = rf"(?<![\d.,{BROKEN}])\d{{1,15}}(?:\.\d{{1,6}})?(?!\.?\d|[.,]?{BROKEN})"
+_COUNT = rf"(?<![\d.,{BROKEN}])(?:\d{{1,3}}(?:,\d{{3}})+|\d{{1,15}})(?![\d,]*\d|\.\d|[.,]?{BROKEN})"
 
 
 def _gib(text: str) -> Interval:
@@ -164,11 +165,7 @@ class Boot:
         return name in self.seen
 
     def __bool__(self) -> bool:
-        return bool(self.events) or any(name.section != "hidden" for name, _ in self.seen.values())
-
-    def first_line(self) -> Place:
-        """Where the boot begins."""
-        return Place(self.file, self.lines[0].number)
+        return any(name.section != "hidden" for name, _ in self.seen.values())
 
     def settle(self) -> Settled:
         """One reading a name and card; what disagrees becomes a finding."""
@@ -345,18 +342,43 @@ def times(value: Interval, count: Interval) -> Interval:
     return Interval(value.low * count.low, value.high * count.high)
 
 
-def last_complete(boots: Sequence[Boot], level: Callable[[Boot], int]) -> tuple[Boot, Finding | None]:
-    """The last boot among those that got furthest, and a note where a later one stops short of it."""
-    best = max(map(level, boots))
-    index = max(place for place, boot in enumerate(boots) if level(boot) == best)
-    later = boots[index + 1 :]
+def last_complete(
+    parts: Sequence[Sequence[Line]],
+    gather: Callable[[Sequence[Line]], Boot],
+    level: Callable[[Boot], int],
+    whole: int,
+) -> tuple[Boot, int, Finding | None] | None:
+    """The last boot among those that got furthest, how many there are, and a note on a later one cut off.
+
+    ``parts`` are the lines of each; ``whole`` is the level of a boot that got as far as any can. None where
+    no part holds a figure.
+    """
+    best: tuple[int, int, Boot] | None = None
+    seen: set[int] = set()
+    for index in range(len(parts) - 1, -1, -1):
+        if best is not None and best[0] == whole and index:
+            seen.add(index)  # it begins with a line that begins boots, and nothing better is left to find
+            continue
+        boot = gather(parts[index])
+        if not boot:
+            continue
+        seen.add(index)
+        if best is None or level(boot) > best[0]:
+            best = level(boot), index, boot
+    if best is None:
+        return None
+    later = sorted(index for index in seen if index > best[1])
     if not later:
-        return boots[index], None
-    return boots[index], Finding(
-        f"a later boot begins at line {later[0].first_line().line} and is cut off: "
-        "this is the last complete one",
-        tuple(boot.first_line() for boot in later),
-        "note",
+        return best[2], len(seen), None
+    places = tuple(Place(best[2].file, parts[index][0].number) for index in later)
+    return (
+        best[2],
+        len(seen),
+        Finding(
+            f"a later boot begins at line {places[0].line} and is cut off: this is the last complete one",
+            places,
+            "note",
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from measurements.ledger.grammar import (
     times,
 )
 from measurements.ledger.text import Line
-from measurements.records import LedgerReading, Reading
+from measurements.records import Finding, LedgerReading, Reading
 from models.interval import Interval, point
 
 ENGINE: Final = "halogen"
@@ -219,6 +219,13 @@ _LAWS: Final = (
 _STARTS: Final = re.compile(
     r"(?:halogen|flash_serve|kv pool|checkpoint|overlay|slots|memory|n-gram table|dmalloc): |startup \[|HIP /"
 )
+_MARKS: Final = (
+    ("version", re.compile(r"halogen: halogen-flash-server ")),
+    ("preflight", re.compile(r"halogen: KV budget ")),
+    ("sizing", re.compile(r"kv pool: host RAM ")),
+    ("startup", re.compile(r"startup \[")),
+)
+_CLOCK = re.compile(r"startup \[ ?(\d{1,9}\.\d{1,3}) s\]", re.ASCII)
 _FAILURES: Final = ("out_of_memory_at_boot", "refused_at_boot")
 #: Oldest version that prints such a line, the youngest first.
 _SINCE: Final = (
@@ -237,44 +244,44 @@ def starts(text: str) -> bool:
 
 def read(lines: Sequence[Line], file: str) -> LedgerReading | None:
     """The last complete boot in the lines; None where no line is one of this engine's."""
-    boots = [boot for part in _boots(lines) if (boot := _GRAMMAR.gather(part, file))]
-    if not boots:
+    found = last_complete(list(_boots(lines)), lambda part: _GRAMMAR.gather(part, file), _level, 1)
+    if found is None:
         return None
-    boot, cut_off = last_complete(boots, _level)
+    boot, boots, cut_off = found
     settled = boot.settle()
     if cut_off is not None:
         settled.findings.append(cut_off)
     _outcome(boot, settled)
     _clamped(settled)
+    _effective_max_tok(boot, settled)
     for law in _LAWS:
         law.check(settled)
     for check in (_budget, _pool_bytes, _fit):
         check(settled)
-    return settled.ledger(ENGINE, _generation(boot), len(boots))
+    return settled.ledger(ENGINE, _generation(boot), boots)
 
 
 def _boots(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    """The lines of each boot: a version line, a second pre-flight or a second sizing block begins one."""
+    """The lines of each boot.
+
+    A version line, a second pre-flight or sizing block, or a start-up clock that goes back begins one.
+    """
     part: list[Line] = []
     seen: set[str] = set()
+    clock = 0.0
     for line in lines:
-        if "halogen: halogen-flash-server " in line.text:
-            again = bool(part)
-            mark = "version"
-        elif "KV budget " in line.text and line.text.startswith("halogen: "):
-            again = bool(seen - {"version"})
-            mark = "preflight"
-        elif line.text.startswith("kv pool: host RAM "):
-            again = "sizing" in seen
-            mark = "sizing"
-        else:
-            again = False
-            mark = "startup" if line.text.startswith("startup [") else ""
-        if again:
+        mark = next((name for name, pattern in _MARKS if pattern.match(line.text)), "")
+        time = _CLOCK.match(line.text)
+        if (
+            (mark == "version" and part)
+            or (mark == "preflight" and seen - {"version"})
+            or (mark == "sizing" and mark in seen)
+            or (time and float(time[1]) < clock)
+        ):
             yield part
             part, seen = [], set()
-        if mark:
-            seen.add(mark)
+        clock = float(time[1]) if time else clock if part else 0.0
+        seen |= {mark} - {""}
         part.append(line)
     yield part
 
@@ -322,6 +329,24 @@ def _clamped(boot: Settled) -> None:
             "but no line says that the pool was lowered",
             "kv_pool_positions",
             "pool_positions",
+        )
+
+
+def _effective_max_tok(boot: Boot, settled: Settled) -> None:
+    """What the engine runs with may be less than what it was asked for."""
+    printed = (
+        [reading for readings in boot.seen["max_tok"][1].values() for reading in readings]
+        if ("max_tok" in boot)
+        else []
+    )
+    if len({reading.value for reading in printed}) > 1:
+        first, last = printed[0], printed[-1]
+        settled.findings.append(
+            Finding(
+                f"max_tok was asked as {first.printed} and is {last.printed}",
+                (first.place, last.place),
+                "note",
+            )
         )
 
 

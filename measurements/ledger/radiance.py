@@ -25,6 +25,12 @@ from models.interval import MIB, Interval, point, show_bytes
 ENGINE: Final = "radiance"
 #: Phrases of this engine's own: counted to tell whose log a file is.
 SIGNATURE: Final = (
+    "device: ",
+    "model: ",
+    "sampler: ",
+    "speculation: ",
+    "placement: ",
+    "mover: ",
     "VRAM budget, per card",
     "card total ",
     "already held ",
@@ -175,7 +181,7 @@ _NAMES: Final = {
     "settled_free": Name("facts", "size", "B", "always"),
     "settle_floor": Name("facts", "size", "B", "folded"),
     "settle_kept": Name("facts", "size", "B", "folded"),
-    "disk_tier": Name("hidden", "word", ""),
+    "disk_tier": Name("hidden", "word", "", repeat="first"),
 }
 
 _EVENTS: Final = (
@@ -332,7 +338,11 @@ _STARTS: Final = re.compile(
     re.ASCII,
 )
 _DEVICE = re.compile(r"device: .*\bbackend\b")
-_EARLY = re.compile(r"model: |declare: |speculation: |kv: the (?:pool backs|cache can grow) ")
+_EARLY = re.compile(r"model: |declare: |speculation: ")
+_LATE = re.compile(
+    r"VRAM budget, per card|card total |claimable |unclaimed |pools:|mover: |arena: |heat engine: |"
+    r"checkpoint slots: |card \d+ settled "
+)
 _TABLE_HEAD: Final = "VRAM budget, per card"
 
 
@@ -343,10 +353,12 @@ def starts(text: str) -> bool:
 
 def read(lines: Sequence[Line], file: str) -> LedgerReading | None:
     """The last complete boot in the lines; None where no line is one of this engine's."""
-    boots = [boot for part in _boots(lines) if (boot := _GRAMMAR.gather(_with_pool_ranks(part), file))]
-    if not boots:
+    found = last_complete(
+        list(_boots(lines)), lambda part: _GRAMMAR.gather(_with_pool_ranks(part), file), _level, 3
+    )
+    if found is None:
         return None
-    boot, cut_off = last_complete(boots, _level)
+    boot, boots, cut_off = found
     settled = boot.settle()
     if cut_off is not None:
         settled.findings.append(cut_off)
@@ -356,7 +368,7 @@ def read(lines: Sequence[Line], file: str) -> LedgerReading | None:
         law.check(settled)
     for check in (_shares, _pools, _groups, _slots, _sampler, _checkpoints, _arena, _settled_free):
         check(settled)
-    return settled.ledger(ENGINE, _generation(boot), len(boots), _missing(boot))
+    return settled.ledger(ENGINE, _generation(boot), boots, _missing(boot))
 
 
 def _boots(lines: Sequence[Line]) -> Iterator[list[Line]]:
@@ -364,20 +376,21 @@ def _boots(lines: Sequence[Line]) -> Iterator[list[Line]]:
     part: list[Line] = []
     devices: set[int | None] = set()
     tables: set[int | None] = set()
-    done = False
+    late = done = False
     for line in lines:
         device, table = _DEVICE.match(line.text) is not None, line.text.startswith(_TABLE_HEAD)
         if (
-            (device and (line.rank in devices or not devices))
+            (device and (late or line.rank in devices))
             or (table and line.rank in tables)
             or (done and _EARLY.match(line.text))
         ):
             yield part
-            part, devices, tables, done = [], set(), set(), False
+            part, devices, tables, late, done = [], set(), set(), False, False
         if device:
             devices.add(line.rank)
         if table:
             tables.add(line.rank)
+        late = late or _LATE.match(line.text) is not None
         done = done or line.text.startswith("unclaimed ")
         part.append(line)
     yield part
@@ -406,10 +419,10 @@ def _with_pool_ranks(lines: Sequence[Line]) -> list[Line]:
 
 
 def _level(boot: Boot) -> int:
-    """How far a boot got: 2 where it settled, 1 with a whole budget table."""
+    """How far a boot got: 1 with a whole budget table, 2 where its cache stands, 3 where it settled."""
     if not any(name in boot for _, name in _TABLE) or _missing(boot):
         return 0
-    return 2 if "settled_free" in boot or "checkpoints_offset" in boot else 1
+    return 3 if "settled_free" in boot else 2 if "kv_pool_size" in boot else 1
 
 
 def _missing(boot: Boot) -> tuple[str, ...]:
@@ -607,12 +620,18 @@ def _sampler(boot: Settled) -> None:
     """The sampler has a row for every token of a step: one a sequence, and one for each draft of it."""
     rows, seqs = boot.figure("sampler_rows"), boot.figure("max_num_seqs")
     drafts = boot.figure("num_speculative_tokens")
-    if rows and seqs and drafts and rows.low != seqs.low * (1 + drafts.low):
+    if not (rows and seqs):
+        return
+    if drafts and rows.low != seqs.low * (1 + drafts.low):
         boot.say(
             f"{rows.low} sampler rows are not {seqs.low} sequences x (1 + {drafts.low} drafted tokens)",
             "sampler_rows",
             "max_num_seqs",
             "num_speculative_tokens",
+        )
+    elif seqs.low and rows.low % seqs.low:
+        boot.say(
+            f"{rows.low} sampler rows are no multiple of {seqs.low} sequences", "sampler_rows", "max_num_seqs"
         )
 
 

@@ -7,36 +7,56 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from measurements.records import Place, ReadError
 
 MOST_BYTES: Final = 64 << 20
 #: No line of either engine is a quarter as long; what stands beyond is not looked at.
 MOST_CHARACTERS: Final = 4096
+#: No boot of either engine prints this many lines between two phrases of its own.
+_NEIGHBOURS: Final = 500
+#: Stands where a break may have cut a number in two: such a number is not read.
+BROKEN: Final = "…"
+_ENDS_IN_NUMBER = re.compile(r"\d[.,]?$", re.ASCII)
+_BEGINS_IN_NUMBER = re.compile(r"[.,]?\d", re.ASCII)
 
 _COLOUR = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]"
     r"|(?:#033|\^\[)\[[0-9;]*m"
 )
-_STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
-_PREFIXES: Final = tuple(
-    re.compile(pattern, re.ASCII)
-    for pattern in (
-        rf"(?:[A-Z][a-z]{{2}} )?{_STAMP}(?: [A-Z]{{3,5}})? \S{{1,255}} [^\s:\[]{{1,255}}\[\d+\]:(?: |$)",
-        rf"{_STAMP} std(?:out|err) [FP](?: |$)",
-        rf"{_STAMP}(?: |$)",
-        r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})? \S{1,255} [^\s:\[]{1,255}(?:\[\d+\])?:(?: |$)",
-        r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})? ",
-        r"[A-Za-z0-9][\w./-]{0,99}\s{0,60}\|(?: |$)",
-        r"\[[A-Za-z][\w./ -]{0,99}\](?: |$)",
-    )
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_STAMP = rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_PREFIX = re.compile(
+    "|".join(
+        (
+            rf"(?:[A-Z][a-z]{{2}} )?{_STAMP}(?: [A-Z]{{3,5}})? \S{{1,255}} [^\s:\[]{{1,255}}\[\d+\]:(?: |$)",
+            rf"{_STAMP} std(?:out|err) [FP](?: |$)",
+            rf"{_STAMP}(?: |$)",
+            rf"[A-Z][a-z]{{2}} [ \d]\d {_CLOCK} \S{{1,255}} [^\s:\[]{{1,255}}(?:\[\d+\])?:(?: |$)",
+            rf"{_CLOCK} ",
+            r"\[[A-Za-z][\w./ -]{0,99}\](?: |$)",
+            r"[A-Za-z0-9][\w./-]{0,99}\s{0,60}\|(?: |$)",
+        )
+    ),
+    re.ASCII,
 )
 _TAG = re.compile(r"\s{0,8}(?:[IWED](?:\[(?P<rank>\d{1,3})\])?|\[(?P<bare>\d{1,3})\])(?=\s|$)", re.ASCII)
+_COMMENT = re.compile(r"# |\s*#?\s*$")
 _ASIDE = re.compile(r"-- (?:Boot|Logs|Journal|No entries|Reboot)\b")
+
+
+class Piece(NamedTuple):
+    """A line of the file without prefixes: its 1-based number, its text, and how wide it was printed."""
+
+    number: int
+    text: str
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,43 +109,66 @@ def load(path: Path, *, what: str = "a saved boot log", most: int = MOST_BYTES) 
     return _COLOUR.sub("", text) if "\x1b" in text or "[0" in text else text
 
 
-def logical_lines(text: str, starts: Callable[[str], bool]) -> list[Line]:
+def clean(text: str, phrases: Iterable[str]) -> list[Piece]:
+    """The lines of a log without time stamps, unit names and container names, nor comments at its head.
+
+    Lines further than a boot is long from any of the ``phrases`` are left out: a log may hold anything else.
+    """
+    lines = text.split("\n")
+    pieces: list[Piece] = []
+    done = next((index for index, line in enumerate(lines) if not _COMMENT.match(line)), len(lines))
+    for index in _line_indices(text, phrases):
+        if index + _NEIGHBOURS < done:
+            continue
+        if index - _NEIGHBOURS > done:
+            pieces.append(Piece(done + 1, "", 0))
+        first, done = max(done, index - _NEIGHBOURS), min(len(lines), index + _NEIGHBOURS + 1)
+        for number, line in enumerate(lines[first:done], first + 1):
+            line = line.rstrip("\r")
+            pieces.append(Piece(number, _bare(line[:MOST_CHARACTERS]), len(line)))
+    return pieces
+
+
+def _line_indices(text: str, phrases: Iterable[str]) -> Iterator[int]:
+    """The 0-based lines that hold one of the phrases, in order."""
+    last = index = 0
+    for offset in sorted(
+        found.start() for phrase in phrases for found in re.finditer(re.escape(phrase), text)
+    ):
+        index += text.count("\n", last, offset)
+        last = offset
+        yield index
+
+
+def logical_lines(pieces: Sequence[Piece], starts: Callable[[str], bool]) -> list[Line]:
     """The messages of a log, in order; ``starts`` tells an engine's own line from the rest of a broken one.
 
-    ``starts`` gets a line without prefixes, tag and indentation. Comments at the head of the file and blank
-    lines are left out.
+    ``starts`` gets a line without tag and indentation. Blank lines end a message.
     """
-    raw = text.split("\n")
-    width = _wrap_width(raw)
+    width = _wrap_width(pieces, starts)
     lines: list[Line] = []
     message = _Message()
-    for number, line in _physical(raw):
-        bare = strip_prefixes(line.rstrip("\r")[:MOST_CHARACTERS])
-        if (tag := _TAG.match(bare)) or starts(bare.lstrip()) or not bare.strip():
+    for number, text, printed in pieces:
+        if (tag := _TAG.match(text)) or starts(text.lstrip()) or not text.strip():
             lines.extend(message.line())
             message = _Message()
         if tag:
             rank = tag["rank"] or tag["bare"]
             message.rank = None if rank is None else int(rank)
-            bare = bare[tag.end() :]
-        message.add(bare, number, glued=message.full)
-        message.full = len(line.rstrip("\r")) == width
+            text = text[tag.end() :]
+        message.add(text, number, glued=message.full)
+        message.full = printed == width
     lines.extend(message.line())
     return lines
 
 
-def strip_prefixes(line: str) -> str:
-    """``line`` without time stamps, unit names and container names; its own indentation stays."""
+def _bare(line: str) -> str:
+    """``line`` without what was put before it; its own indentation stays."""
     for _ in range(6):
-        if not line or line[0].isspace():
-            return line
-        for prefix in _PREFIXES:
-            if match := prefix.match(line):
-                line = line[match.end() :]
-                break
-        else:
-            return line
-    return line
+        if not (match := _PREFIX.match(line)):
+            break
+        line = line[match.end() :]
+    return "" if _ASIDE.match(line) else line
 
 
 class _Message:
@@ -139,12 +182,12 @@ class _Message:
         self._pieces: list[tuple[int, int]] = []
 
     def add(self, piece: str, number: int, *, glued: bool) -> None:
-        words = " ".join(piece.split())
-        if not words or len(self._text) > MOST_CHARACTERS:
+        if len(self._text) > MOST_CHARACTERS or not (words := " ".join(piece.split())):
             return
         # a terminal breaks anywhere, even inside a word; people and programs break between words
         if self._text and not (glued and not piece[0].isspace() and not self._open):
-            self._text += " "
+            cut = _ENDS_IN_NUMBER.search(self._text) and _BEGINS_IN_NUMBER.match(words)
+            self._text += BROKEN if cut else " "
         self._open = piece[-1].isspace()
         self._pieces.append((len(self._text), number))
         self._text += words
@@ -154,19 +197,19 @@ class _Message:
             yield Line(self._text, self.rank, tuple(self._pieces))
 
 
-def _physical(raw: list[str]) -> Iterator[tuple[int, str]]:
-    head = True
-    for number, line in enumerate(raw, 1):
-        head = head and (line.startswith("# ") or line.strip() in ("", "#"))
-        if not head:
-            yield number, "" if _ASIDE.match(line) else line
+def _wrap_width(pieces: Sequence[Piece], starts: Callable[[str], bool]) -> int | None:
+    """The width at which a terminal broke every long line; None where nothing speaks for one.
 
-
-def _wrap_width(raw: list[str]) -> int | None:
-    """The width at which a terminal broke every long line; None where nothing speaks for one."""
-    widest = max(map(len, raw)) if raw else 0
+    A terminal fills each line that it breaks; breaks between words leave most of them short of the edge.
+    """
+    widest = max((piece.width for piece in pieces), default=0)
     if not 40 <= widest <= 400:
         return None
-    full = {line for line in raw if len(line) == widest}
-    width = len(next(iter(full)).rstrip("\r"))
-    return width if len(full) >= 3 else None
+    broken: Counter[int] = Counter()
+    for piece, after in pairwise(pieces):
+        if piece.width > widest - 12:
+            rest = after.text.lstrip()
+            if rest and not _TAG.match(rest) and not starts(rest):
+                broken[piece.width] += 1
+    full = broken.pop(widest, 0)
+    return widest if full > max(1, 2 * broken.total()) else None
