@@ -61,8 +61,7 @@ def read_host(folder: Path) -> dict[str, Reading]:
         known = facts.setdefault(reading.name, reading)
         if known.value != reading.value:
             raise ReadError(
-                f"{reading.name} is {reading.printed} here, but {known.printed} in "
-                f"{known.place}: keep one of them",
+                f"{reading.name} is {reading.printed} here, but {known.printed} in {known.place}: keep one of them",
                 file=reading.place.file,
                 line=reading.place.line,
             )

@@ -169,7 +169,7 @@ class Boot:
 
     def settle(self) -> Settled:
         """One reading a name and card; what disagrees becomes a finding."""
-        settled = Settled(self.file)
+        settled = Settled()
         for base, (name, by_card) in self.seen.items():
             for card, readings in _by_card(name, by_card).items():
                 repeat: Repeat = "join" if name.cards == "always" and card is None else name.repeat
@@ -184,7 +184,6 @@ class Boot:
 class Settled:
     """One boot's readings by section, and what was found about them."""
 
-    file: str
     facts: dict[str, Reading] = field(default_factory=dict)
     rows: dict[str, Reading] = field(default_factory=dict)
     knobs: dict[str, Reading] = field(default_factory=dict)
@@ -194,13 +193,11 @@ class Settled:
 
     def put(self, section: Section, reading: Reading) -> None:
         """Files a reading under its name."""
-        match section:
-            case "version":
-                self.version = reading
-            case "facts" | "rows" | "knobs" | "hidden":
-                {"facts": self.facts, "rows": self.rows, "knobs": self.knobs, "hidden": self.hidden}[section][
-                    reading.name
-                ] = reading
+        if section == "version":
+            self.version = reading
+        else:
+            sections = {"facts": self.facts, "rows": self.rows, "knobs": self.knobs, "hidden": self.hidden}
+            sections[section][reading.name] = reading
 
     def get(self, name: str) -> Reading | None:
         """The reading of that full name, whatever its section."""

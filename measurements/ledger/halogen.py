@@ -361,8 +361,7 @@ def _budget(boot: Settled) -> None:
     expected = Interval(max(left.low, 0), max(left.high, 0))
     if expected.meet(budget) is None:
         boot.say(
-            f"host RAM less weights and reserve is {between(expected, 'B')}, "
-            f"not {boot.facts['device_budget'].printed}",
+            f"host RAM less weights and reserve is {between(expected, 'B')}, not {boot.facts['device_budget'].printed}",
             "mem_total",
             "resident_weights",
             "host_reserve_gib",
