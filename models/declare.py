@@ -290,10 +290,10 @@ class EngineModel:
     known container brings, each with its basis and source. ``needs`` are sets of constraints, with the condition
     under which they count: one of each set must be decidable before a verdict is given. ``spare``
     breaks the last ties between shapes, in MiB: more of it is better. ``arena_knobs`` change what the activation
-    arena takes, and so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot printed elsewhere
-    (a block count says which pool it was carved from). ``grain`` is the least slack, in bytes, that another
-    setting could use up: below it a constraint binds. ``words`` explain free memory to people: what other tools
-    show and why.
+    arena takes, and so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot
+    printed elsewhere (a block count says which pool it was carved from). ``grain`` is the least slack, in bytes,
+    that another setting could use up: below it a constraint binds. ``words`` explain free memory to people: what
+    other tools show and why.
     """
 
     name: str

@@ -199,7 +199,8 @@ def hard_requires(question: Question) -> Iterator[Require]:
     """The constraints that a returned shape must meet: all but evidence of past boots and matters of quality."""
     limits = question.site.given.limits
     for require in question.site.model.requires:
-        if require.use == "search" or (require.use == "always" and (require.phase is not Phase.QUALITY or require.name in limits)):
+        judged = require.use == "always" and (require.phase is not Phase.QUALITY or require.name in limits)
+        if judged or require.use == "search":
             yield require
 
 
@@ -388,7 +389,9 @@ def _binding(question: Question, checked: Check, reader: Reader, shape: Mapping[
             yield f"{name} at its highest ({model.knobs[name].show(high)})"
 
 
-def _notes(question: Question, shape: Mapping[str, int], changes: Mapping[str, tuple[int | None, int]]) -> Iterator[str]:
+def _notes(
+    question: Question, shape: Mapping[str, int], changes: Mapping[str, tuple[int | None, int]]
+) -> Iterator[str]:
     """What an operator must know before taking this shape."""
     model = question.site.model
     knobs = question.site.knobs

@@ -1,7 +1,7 @@
 """halogen-flash-server, declared: the fit check, the pre-flight gates, and what is held in RAM.
 
-The engine is closed: the constants are recomputed from what it prints and from its documents (``models/SOURCES.md``), each
-to one print step. Two kinds of figure must not be mixed: the *fit's* own estimates, which decide whether the
+The engine is closed: the constants are recomputed from what it prints and from its documents
+(``models/SOURCES.md``), each to one print step. Two kinds of figure must not be mixed: the *fit's* own estimates, which decide whether the
 pool is halved, and the *measured* ones, which say how much RAM is gone.
 """
 

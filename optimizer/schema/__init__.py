@@ -15,8 +15,8 @@ def schema(name: str) -> dict[str, Any]:
     """The schema of that name (one of :data:`NAMES`), complete in itself. Raises KeyError for any other."""
     if name not in NAMES:
         raise KeyError(name)
-    shared = _load("common")
-    return _bundled(_load(name)) | {"$defs": shared["$defs"]}
+    own: dict[str, Any] = _bundled(_load(name))
+    return own | {"$defs": _load("common")["$defs"]}
 
 
 def _load(name: str) -> dict[str, Any]:
