@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from measurements.config import edit, unified_diff
+from measurements.config.edit import edit, unified_diff
 from measurements.records import ReadError
 from optimizer.check import quantity_json
 from optimizer.documents import solve_json

@@ -137,8 +137,9 @@ def ask(
     opened += [bound.name for bound in bounds if bound.name in model.knobs]
     for name in free:
         spec = model.knobs.get(name)
-        if spec is None or spec.kind == "text" or spec.inert or name == "tp":
+        if spec is None:
             knob_value(model, name, "")  # says which knobs there are
+        if spec is None or spec.kind == "text" or spec.inert or name == "tp":
             raise ReadError(f"{name} cannot be opened: it moves nothing that is solved for", kind="usage")
         opened.append(name)
     names = [name for name in dict.fromkeys(opened) if name not in fixed]

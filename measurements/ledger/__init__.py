@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Protocol, cast
 
-from measurements.ledger import halogen, radiance
+from measurements.ledger.signatures import SIGNATURES
 from measurements.ledger.text import Line, clean, load, logical_lines
 from measurements.records import LedgerReading, ReadError
 
 __all__ = ["read_ledger"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """What an engine's module offers: its phrases, which lines are its own, and its reader."""
+class _Reader(Protocol):
+    """What an engine's module offers: which lines are its own, and its reader."""
 
-    signature: tuple[str, ...]
-    starts: Callable[[str], bool]
-    read: Callable[[Sequence[Line], str], LedgerReading | None]
+    def starts(self, text: str) -> bool: ...
+    def read(self, lines: Sequence[Line], file: str) -> LedgerReading | None: ...
 
 
-_READERS: Final = {
-    module.ENGINE: _Reader(module.SIGNATURE, module.starts, module.read) for module in (radiance, halogen)
-}
+def _reader(engine: str) -> _Reader:
+    # one at a time: compiling both grammars would cost more than reading a log
+    return cast(_Reader, import_module(f"measurements.ledger.{engine}"))
 
 
 def read_ledger(path: Path, *, engine: str | None = None) -> LedgerReading:
@@ -35,18 +34,20 @@ def read_ledger(path: Path, *, engine: str | None = None) -> LedgerReading:
     Raises ReadError when the file is missing, a folder, empty, binary or larger than 64 MiB, when no line is
     one of a known engine, when it is another engine's log, or when ``engine`` is not known.
     """
-    if engine is not None and engine not in _READERS:
+    if engine is not None and engine not in SIGNATURES:
         raise ReadError(
-            f"there is no reader for logs of {engine!r}: known engines are {', '.join(_READERS)}",
+            f"there is no reader for logs of {engine!r}: known engines are {', '.join(SIGNATURES)}",
             kind="usage",
         )
     text = load(path)
-    found = {name: count for name, reader in _READERS.items() if (count := _speaks(text, reader.signature))}
+    found = {name: count for name, phrases in SIGNATURES.items() if (count := _speaks(text, phrases))}
     likely = sorted(found, key=lambda name: -found[name])
-    pieces = clean(text, [phrase for name in found for phrase in _READERS[name].signature])
+    pieces = clean(text, [phrase for name in found for phrase in SIGNATURES[name]])
     for name in [engine] if engine else likely:
-        reader = _READERS[name]
-        reading = reader.read(logical_lines(pieces, reader.starts), str(path)) if name in found else None
+        if name not in found:
+            continue
+        reader = _reader(name)
+        reading = reader.read(logical_lines(pieces, reader.starts), str(path))
         if reading is not None:
             return replace(reading, file=path)
     others = [name for name in likely if name != engine]
@@ -54,7 +55,7 @@ def read_ledger(path: Path, *, engine: str | None = None) -> LedgerReading:
         raise ReadError(
             f"no line of it looks like {engine}: it seems to be a log of {others[0]}", file=str(path)
         )
-    known = engine or " or ".join(_READERS)
+    known = engine or " or ".join(SIGNATURES)
     raise ReadError(f"no line of it looks like {known}: save what the server prints at boot", file=str(path))
 
 

@@ -22,22 +22,6 @@ from measurements.records import Finding, LedgerReading, Reading
 from models.interval import Interval, point
 
 ENGINE: Final = "halogen"
-#: Phrases of this engine's own: counted to tell whose log a file is.
-SIGNATURE: Final = (
-    "halogen-flash-server",
-    "halogen: KV budget",
-    "kv pool: ",
-    "flash_serve: ",
-    "compaction stalls",
-    "contiguous 2 MiB blocks",
-    "dmalloc: FAILED",
-    "checkpoint: pinned ",
-    "checkpoint: refusing to pin",
-    "of weights locked in RAM",
-    "GTT in use before this start",
-    "reserving the KV pool",
-    "POOLED, ",
-)
 #: Bytes a pool position costs with its block scratch, and its KV rows alone; in every version seen.
 POSITION: Final = 29500
 POSITION_ROWS: Final = 26624

@@ -13,32 +13,6 @@ from measurements.ledger.text import Line
 from measurements.records import LedgerReading
 
 ENGINE: Final = "radiance"
-#: Phrases of this engine's own: counted to tell whose log a file is.
-SIGNATURE: Final = (
-    "device: ",
-    "model: ",
-    "sampler: ",
-    "speculation: ",
-    "placement: ",
-    "mover: ",
-    "VRAM budget, per card",
-    "card total ",
-    "already held ",
-    "activation arena",
-    "claimable ",
-    "vram_weights ",
-    "vram_kv ",
-    "unclaimed ",
-    "slab slots (",
-    " movable units",
-    " settled at ",
-    "KV layer bundles",
-    "pool backs ",
-    "slots can be lent out",
-    "VRAM budgets total",
-    "checkpoint slots: ",
-    "the cache can grow to ",
-)
 
 #: The budget table's rows, in its order: label and name.
 _TABLE: Final = (

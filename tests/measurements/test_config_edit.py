@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from measurements.config import Mapped, edit, map_settings, read_config, unified_diff
+from measurements.config import Mapped, map_settings, read_config
+from measurements.config.edit import edit, unified_diff
 from tests.measurements.config_files import NAMES, SPELLING, read
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from measurements.config import edit, map_settings, read_config, unified_diff
+from measurements.config import map_settings, read_config
+from measurements.config.edit import edit, unified_diff
 from measurements.config.file import MOST_BYTES, load
 from measurements.records import ReadError
 from tests.measurements.config_files import NAMES, SPELLING, attempt, check_spans, read

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from measurements.config import edit, map_settings, redact, unified_diff
+from measurements.config import map_settings, redact
+from measurements.config.edit import edit, unified_diff
 from measurements.config.secrets import SECRET, is_secret_key, is_secret_value
 from measurements.records import ReadError
 from tests.measurements.config_files import NAMES, SPELLING, attempt, read
