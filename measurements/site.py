@@ -88,7 +88,7 @@ def read_site(folder: Path) -> Sources:
     path = folder / "site.toml" if folder.is_dir() else folder
     if not path.exists():
         where = "holds no site.toml" if folder.is_dir() else "does not exist"
-        raise ReadError(f"{folder} {where}; give a site folder, or --config FILE", file=str(folder))
+        raise ReadError(f"{where}; give a site folder, or --config FILE", file=str(folder))
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
@@ -209,6 +209,7 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     draft = build(engine, container="")
     empty = ConfigReading((), {})
     mapped = map_settings(config or empty, draft.names(), scope=sources.service)
+    _must_speak_of(engine, config, mapped)
     warnings = [*(config.warnings if config else ()), *mapped.warnings]
     filed, texts, removed, origins = _knobs(draft, mapped)
     known_sets = _sets(draft, sources)
@@ -292,11 +293,33 @@ def _value(spec: KnobSpec, text: str | None, place: Place, setting: Setting | No
 
 
 def _sets(model: EngineModel, sources: Sources) -> dict[str, int]:
-    return {
-        name: value
-        for name, text in sources.sets.items()
-        if (value := knob_value(model, name, text)) is not None
-    }
+    found: dict[str, int] = {}
+    for name, text in sources.sets.items():
+        try:
+            value = knob_value(model, name, text)
+        except ReadError as error:
+            raise ReadError(error.message, kind=error.kind, **_stated(sources, name, text)) from None
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def _must_speak_of(engine: EngineVersion, config: ConfigReading | None, mapped: Mapped) -> None:
+    """Raises ReadError where a config holds settings and not one is of this engine: defaults would answer for it."""
+    if config is None or not config.settings or mapped.knobs:
+        return
+    if not any(engine.engine in image.lower() for image, _ in config.images):
+        raise ReadError(f"none of its settings is a knob of {engine}: name the right engine, or the right file",
+                        file=config.settings[0].place.file)
+
+
+def _stated(sources: Sources, name: str, text: str) -> dict[str, Any]:
+    """The file and line of the ``site.toml`` that states ``name`` so; empty where the command line did."""
+    if sources.site is not None:
+        for number, line in enumerate(sources.site.read_text(encoding="utf-8").splitlines(), 1):
+            if re.match(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=", line) and text in line:
+                return {"file": str(sources.site), "line": number}
+    return {}
 
 
 def knob_value(model: EngineModel, name: str, text: str) -> int | None:
@@ -373,11 +396,12 @@ def _user_facts(specs: Mapping[str, FactSpec], sources: Sources) -> dict[str, Fa
         plain, _, card = name.rpartition(".")
         spec = specs.get(name) or (specs.get(plain) if card.isdigit() else None)
         if spec is None:
-            raise ReadError(f"no fact is called {name!r}; known: {', '.join(specs)}", kind="usage")
+            raise ReadError(f"no fact is called {name!r}; known: {', '.join(specs)}", kind="usage",
+                            **_stated(sources, name, text))
         try:
             value = fact_value(spec, name, text)
         except BadValue as error:
-            raise ReadError(str(error), kind="usage") from None
+            raise ReadError(str(error), kind="usage", **_stated(sources, name, text)) from None
         if value is not None:
             found[name] = FactValue(value, f"--fact {name}" if sources.site is None else f"given as {name}")
     return found

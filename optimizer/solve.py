@@ -373,10 +373,9 @@ def _binding(question: Question, checked: Check, reader: Reader, shape: Mapping[
     """What leaves less slack than one step could use: constraints, the user's bounds, the ends of knobs."""
     model = question.site.model
     for c in checked.evaluation.constraints:
-        moves = knobs_in(c.require.slack) & set(question.free)
-        if moves and c.applies and c.hard and c.low is not None and not c.require.form:
+        if c.applies and c.hard and c.low is not None and not c.require.form:
             grain = model.grain if c.require.unit == "B" else 256 if c.require.unit == "positions" else 1
-            if 0 <= c.low < grain:
+            if 0 <= c.low < grain and knobs_in(c.require.slack) & question.free.keys():
                 yield c.require.name
     for bound in question.bounds:
         value = reader.number(_expr_of(model, bound.name))
