@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
 
 from models.declare import Basis, Outcome, Phase, Verdict
 from models.engines import build, resolve
@@ -343,6 +342,4 @@ def test_schemas_are_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
                                                   "line": None}}),
     ]
     for number, (name, document) in enumerate(wrong):
-        with pytest.raises(ValidationError):
-            VALIDATORS[name].validate(document)
-            pytest.fail(f"wrong document {number} passed")
+        assert not VALIDATORS[name].is_valid(document), number
