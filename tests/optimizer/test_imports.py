@@ -1,0 +1,120 @@
+"""What asks nothing of a solver does not import one; arrows point one way."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import measurements
+import models
+import optimizer
+from tests.optimizer.servers import DERIVED, HALOGEN, STATED, site_of
+
+HEAVY = ("ortools", "scipy", "pandas", "numpy")
+ROOTS = {"models": models, "measurements": measurements, "optimizer": optimizer}
+
+
+def modules_of(*words: str) -> tuple[int, set[str]]:
+    """The exit code of the program and the top-level packages it had imported by then."""
+    code = (
+        "import sys\n"
+        "from optimizer.__main__ import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        "    code = end.code or 0\n"
+        "print(code, *sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    first, *names = done.stderr.splitlines()[-1].split()
+    return int(first), set(names)
+
+
+def test_help_and_quick_commands_import_nothing_heavy(tmp_path: Path) -> None:
+    pair, derived = tmp_path / "pair", tmp_path / "derived"
+    for folder, server in ((pair, STATED), (derived, DERIVED)):
+        folder.mkdir()
+        site_of(folder, server)
+    env = tmp_path / "halogen"
+    env.mkdir()
+    words = HALOGEN.words(env)
+    for code, asked in (
+        (0, ["--help"]), (0, ["solve", "--help"]), (0, ["check", str(pair)]), (0, ["check", str(derived), "--json"]),
+        (0, ["ledger", str(derived / "boot.log")]), (0, ["ledger", str(derived), "--json"]),
+        (0, ["init", str(tmp_path / "new"), *words]), (2, ["check", "gone"]),
+    ):
+        seen, names = modules_of(*asked)
+        assert seen == code, asked
+        assert names.isdisjoint(HEAVY), asked
+
+
+def test_json_and_help_import_no_tables(tmp_path: Path) -> None:
+    folder = tmp_path / "pair"
+    folder.mkdir()
+    site_of(folder, STATED)
+    for words in (["check", str(folder), "--json"], ["--help"]):
+        assert "yaml" not in modules_of(*words)[1]
+    assert "rich" not in modules_of("check", str(folder), "--json")[1]
+
+
+def files_of(root: str) -> Iterator[Path]:
+    """The modules of one of the top-level packages."""
+    (folder,) = ROOTS[root].__path__
+    yield from sorted(Path(folder).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """The packages a module imports, and whether it does so only when a function is called (or for types)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    late: set[int] = set()
+    for node in ast.walk(tree):
+        lazy = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if lazy or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            late |= {id(inner) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, id(node) in late
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            yield node.module or "", id(node) in late
+
+
+@pytest.mark.parametrize(("root", "allowed"), [
+    ("models", {"models"}),
+    ("measurements", {"measurements", "models", "yaml", "tomlkit", "scipy", "numpy"}),
+    ("optimizer", {"optimizer", "measurements", "models", "typer", "rich", "ortools"}),
+])
+def test_arrows_point_one_way(root: str, allowed: set[str]) -> None:
+    for path in files_of(root):
+        for name, _ in imports(path):
+            top = name.partition(".")[0]
+            assert top in allowed | sys.stdlib_module_names, f"{path} imports {name}"
+
+
+def test_what_costs_is_imported_where_it_is_used() -> None:
+    places = {package: set[str]() for package in ("ortools", "rich", "scipy", "numpy", "yaml", "tomlkit", "typer")}
+    for root in ROOTS:
+        for path in files_of(root):
+            for name, late in imports(path):
+                top = name.partition(".")[0]
+                if top in places:
+                    places[top].add(f"{root}/{path.name}")
+                    at_head = {"yaml", "typer"} | ({"ortools"} if path.name == "lower.py" else set())
+                    assert late or top in at_head, f"{path} imports {name} at its head"
+    # lean.py only brings the same import forward, without what it does not need
+    assert places["ortools"] == {"optimizer/lower.py", "optimizer/lean.py"}
+    assert places["rich"] <= {"optimizer/render.py"}
+    assert places["typer"] <= {"optimizer/cli.py"}
+
+
+def test_what_imports_the_solver_is_imported_late() -> None:
+    for root in ROOTS:
+        for path in files_of(root):
+            late = [late for name, late in imports(path) if name == "optimizer.lower"]
+            assert all(late), f"{path} imports the solver at its head"
