@@ -171,6 +171,11 @@ class Lowering(Algebra[Pair, Holds]):
         if when is not None:
             posted.only_enforce_if(when)
 
+    @property
+    def size(self) -> int:
+        """How many constraints are posted so far."""
+        return len(self.cp.proto.constraints)
+
     def literal(self, name: str) -> Any:
         """A fresh literal, to switch a demand on and off."""
         return self.cp.new_bool_var(name)

@@ -491,12 +491,13 @@ def _shrink_switched(
     literals: dict[int, Any] = {}
     for place, member in enumerate(members):
         condition = member.holds if isinstance(member, Require) else _bound_condition(question.site.model, member)
-        literal = lowering.literal(str(place))
+        literal, before = lowering.literal(str(place)), lowering.size
         try:
             lowering.demand(condition, literal)
         except Lacking:
             continue
-        literals[place] = literal
+        if lowering.size > before:  # else it holds whatever the knobs are
+            literals[place] = literal
     stages = Stages(lowering, seconds)
 
     def possible(places: Sequence[int]) -> bool:
