@@ -22,6 +22,9 @@ from models.interval import MIB, Interval, point, size
 from models.versions import UnknownEngine, UnknownVersion
 
 _IMAGE = re.compile(r"(?P<name>[\w.-]+):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:[-@+].*)?$")
+#: Figures that a version derives by its own rules, and so say nothing of another one.
+_OF_ONE_BUILD: Final = (
+    "host_left", "resident_weights", "device_budget", "boot_reserve", "kv_blocks", "settle_floor")
 _WHOLE: Final = re.compile(r"\d{1,15}")
 _SITE_KEYS: Final = ("engine", "config", "ledger", "host", "service", "sessions", "facts", "set", "limits", "about")
 
@@ -164,6 +167,12 @@ def load(sources: Sources) -> Site:
     return _assemble(sources, config, ledger, engine)
 
 
+def _same_build(sources: Sources, ledger: LedgerReading, engine: EngineVersion) -> bool:
+    """Whether the ledger was printed by the version asked about, as far as anything says."""
+    printed_by = sources.runs or (ledger.version and f"{ledger.engine}@{ledger.version}")
+    return not printed_by or resolve(printed_by) == engine
+
+
 def _ledger(path: Path | None, engine: str | None) -> LedgerReading | None:
     if path is None:
         return None
@@ -231,13 +240,18 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
 
         _take(facts, model.facts, read_host(sources.host).values(), sources.host.name)
     if ledger is not None:
-        _take(facts, model.facts, ledger.facts.values(), None)
+        same_build = _same_build(sources, ledger, engine)
+        readings = [item for item in ledger.facts.values() if same_build or item.name not in _OF_ONE_BUILD]
+        _take(facts, model.facts, readings, None)
+        if not same_build:
+            warnings.append("the ledger is of another version: its rows are no check here, and its facts may differ")
         contradictions += [finding.text for finding in ledger.findings if finding.severity == "contradiction"]
         warnings += [finding.text for finding in ledger.findings if finding.severity == "note"]
         foreign = _boot_knobs(model, ledger, filed, boot, origins)
         warnings += [f"the ledger is of another setting: {text}" for text in foreign]
-        facts |= _boot_facts(model, ledger, boot)
-        if not foreign:
+        if same_build:
+            facts |= _boot_facts(model, ledger, boot)
+        if not foreign and same_build:
             printed = _printed(ledger)
         for name, value in boot.items():
             filed.setdefault(name, value)
@@ -361,9 +375,14 @@ def _take(facts: dict[str, FactValue], specs: Mapping[str, FactSpec], readings: 
           where: str | None) -> None:
     for reading in readings:
         plain = reading.name.rpartition(".")[0] if reading.name[-1:].isdigit() else ""
-        if (reading.name in specs or plain in specs) and isinstance(reading.value, Interval):
-            source = f"{where}/{reading.place}" if where else str(reading.place)
+        spec = specs.get(reading.name) or specs.get(plain)
+        if spec is None:
+            continue
+        source = f"{where}/{reading.place}" if where else str(reading.place)
+        if isinstance(reading.value, Interval):
             facts[reading.name] = FactValue(reading.value, source)
+        elif reading.value == "unlimited":
+            facts[reading.name] = FactValue(point(spec.cap), source)
 
 
 def fact_value(spec: FactSpec, name: str, text: str) -> Interval | None:

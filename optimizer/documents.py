@@ -12,7 +12,7 @@ from optimizer.check import (
     quantity_json,
     shape_json,
 )
-from optimizer.solve import Answer, Ranked
+from optimizer.solve import Answer, Conflict, Ranked
 
 
 def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
@@ -52,6 +52,11 @@ def _change(answer: Answer, ranked: Ranked) -> int | None:
     return answer.gained - (own.high - first.high)
 
 
+def conflict_json(conflict: Conflict) -> dict[str, str]:
+    """One member of a minimal conflict."""
+    return {"name": conflict.name, "source": conflict.source, "remedy": conflict.remedy}
+
+
 def solve_json(answer: Answer) -> dict[str, Any]:
     """The whole answer of ``solve``."""
     question = answer.question
@@ -70,7 +75,7 @@ def solve_json(answer: Answer) -> dict[str, Any]:
         "warnings": _warnings(answer),
     }
     if answer.status == "infeasible":
-        document["conflict"] = [{"name": c.name, "source": c.source} for c in answer.conflict]
+        document["conflict"] = [conflict_json(c) for c in answer.conflict]
     return document
 
 

@@ -10,7 +10,7 @@ from measurements.site import Site
 from models.evaluate import Quantity, evaluate
 from models.interval import GIB
 from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, check_json, engine_json, quantity_json
-from optimizer.documents import ranked_json
+from optimizer.documents import conflict_json, ranked_json
 from optimizer.solve import Answer, Bound, Question, ask, solve
 
 #: A headroom that every release ships with; free does not go below it unasked.
@@ -123,7 +123,7 @@ def _use_json(found: Free, use: Use) -> dict[str, Any]:
         return document | {"status": "missing_facts", "missing": list(use.missing)}
     document["status"] = use.answer.status
     if use.answer.status == "infeasible":
-        return document | {"conflict": [{"name": c.name, "source": c.source} for c in use.answer.conflict]}
+        return document | {"conflict": [conflict_json(c) for c in use.answer.conflict]}
     best = use.answer.shapes[0]
     document["kept"] = [bound.label for bound in use.answer.question.bounds]
     document["best"] = ranked_json(use.answer, best)

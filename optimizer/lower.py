@@ -93,16 +93,18 @@ class Lowering(Algebra[Pair, Holds]):
         self._follows: dict[str, Pair] = {}
         self.zeroed: frozenset[str] = frozenset()
         for name, (low, high) in free.items():
-            self._open(name, low, high)
+            self._open(name, low, high, shape.get(name))
         self.walk: Walk[Pair, Holds] = Walk(self)
 
-    def _open(self, name: str, low: int, high: int) -> None:
+    def _open(self, name: str, low: int, high: int, now: int | None) -> None:
         grid = self._spec[name].grid
         low, high = -(-low // grid), high // grid
         if low > high:
             raise ValueError(f"{name} has no value between its bounds")
         variable = self.cp.new_int_var(low, high, name)
         self.variables[name] = variable
+        if now is not None:  # the search starts from the shape as it is: without this it may find none in time
+            self.cp.add_hint(variable, min(max(now // grid, low), high))
         expr = variable * grid if grid > 1 else variable
         self._sides[name] = Side(expr if low < high else low * grid, low * grid, high * grid)
 

@@ -10,6 +10,12 @@ from models.interval import GIB, KIB, MIB
 
 _MARK: Final = {"fits": "[green]fits[/]", "knife_edge": "[yellow]knife edge[/]", "does_not_fit": "[red]does not fit[/]",
                 None: "[dim]open[/]"}
+#: What the server does, after "the server".
+_DOES: Final = {
+    "serves": "serves", "clamped": "halves its pool in silence", "preempts": "preempts",
+    "rejects_long_requests": "rejects long requests", "stalls": "stalls",
+    "out_of_memory_at_boot": "runs out of memory at boot", "refused_at_boot": "refuses to start",
+}
 _WIDTH: Final = 120  # where output is no terminal
 
 
@@ -112,7 +118,7 @@ def _constraint_table(constraints: Sequence[Mapping[str, Any]]) -> Any:
 def show_check(document: dict[str, Any]) -> None:
     """``check`` as tables."""
     console = _console()
-    outcome = " or ".join(word.replace("_", " ") for word in document.get("outcomes", [document["outcome"]]))
+    outcome = " or ".join(_DOES[word] for word in document.get("outcomes", [document["outcome"]]))
     _heading(console, document, f"{_MARK[document['verdict']]}, the server [bold]{outcome}[/]")
     shape = _table("knob", ("value", "right"), "from")
     for name, value in document["shape"].items():
@@ -171,7 +177,7 @@ def show_solve(document: dict[str, Any]) -> None:
     if document["status"] == "infeasible":
         console.print("\n[red]No shape does this.[/] These cannot hold together; give one of them up:")
         for item in document["conflict"]:
-            console.print(f"  - {_safe(item['name'])}  [dim]{_safe(item['source'])}[/]")
+            console.print(f"  - [bold]{_safe(item['name'])}[/] ({_safe(item['source'])}): {_safe(item['remedy'])}")
         _list(console, "To know", document["warnings"])
         return
     word = {"optimal": "rank 1 is proven best", "feasible": "found within the time limit, not proven best"}
@@ -195,7 +201,7 @@ def show_free(document: dict[str, Any]) -> None:
     console = _console()
     current = document["current"]
     _heading(console, document, f"now {_MARK[current['verdict']]}, the server "
-                                f"[bold]{current['outcome'].replace('_', ' ')}[/]")
+                                f"[bold]{_DOES[current['outcome']]}[/]")
     own = document["free"]
     if own is None:
         console.print(f"\n{document['free_means']}: not known without the log of a settled boot")

@@ -87,6 +87,7 @@ class Conflict:
 
     name: str
     source: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,9 +530,9 @@ def _possible(question: Question, kept: Sequence[Require | Bound], held: Sequenc
 
 def _conflict(question: Question, member: Require | Bound | str) -> Conflict:
     if isinstance(member, Require):
-        return Conflict(member.name, member.source)
+        return Conflict(member.name, member.source, member.remedy)
     if isinstance(member, Bound):
-        return Conflict(member.label, f"--{member.sense.replace(' ', '-')}")
+        return Conflict(member.label, f"--{member.sense.replace(' ', '-')}", "ask for less")
     spec = question.site.model.knobs[member]
-    return Conflict(f"{member}={spec.show(question.given[member])}", "--given")
+    return Conflict(f"{member}={spec.show(question.given[member])}", "--given", "let it move")
 

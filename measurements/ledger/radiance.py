@@ -353,7 +353,7 @@ def _level(boot: Boot) -> int:
 
 
 def _missing(boot: Boot) -> tuple[str, ...]:
-    """The rows that every build prints and that this boot's table, once begun, lacks."""
+    """The rows that every build prints and that this boot, once begun, lacks."""
     names = [name for _, name in _TABLE]
     tagged = {
         card
@@ -362,7 +362,8 @@ def _missing(boot: Boot) -> tuple[str, ...]:
         for card in boot.seen[name][1]
         if _NAMES[name].cards == "tagged"
     }
-    if not tagged and not any(line.text.startswith(_TABLE_HEAD) for line in boot.lines):
+    begun = any(line.text.startswith(_TABLE_HEAD) or _DEVICE.match(line.text) for line in boot.lines)
+    if not tagged and not begun:  # lines picked out of a log, not a boot that was cut off
         return ()
     wanted = set(names) - {
         "drift",

@@ -415,10 +415,10 @@ def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known:
         pair_only = ~b.both_stated
         funded = ~b.weights_stated & ~b.kv_stated if of == "B" else NEVER  # then expert_floor_covered says it
         found += [
-            Require("pair_ceiling", b.pair, ceiling, "B", Phase.BOOT, Outcome.SERVES,
+            Require("settle_floor", b.pair, ceiling + floor, "B", Phase.BOOT, Outcome.OUT_OF_MEMORY_AT_BOOT,
                     "lower vram_weights_mib or vram_kv_mib by the amount that is short", _CEILING,
                     unless=pair_only),
-            Require("settle_floor", b.pair, ceiling + floor, "B", Phase.BOOT, Outcome.OUT_OF_MEMORY_AT_BOOT,
+            Require("pair_ceiling", b.pair, ceiling, "B", Phase.BOOT, Outcome.SERVES,
                     "lower vram_weights_mib or vram_kv_mib by the amount that is short", _CEILING,
                     unless=pair_only),
             Require("weights_hold_statics", statics, b.vram_weights, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,

@@ -107,8 +107,7 @@ def test_what_costs_is_imported_where_it_is_used() -> None:
                     places[top].add(f"{root}/{path.name}")
                     at_head = {"yaml", "typer"} | ({"ortools"} if path.name == "lower.py" else set())
                     assert late or top in at_head, f"{path} imports {name} at its head"
-    # lean.py only brings the same import forward, without what it does not need
-    assert places["ortools"] == {"optimizer/lower.py", "optimizer/lean.py"}
+    assert places["ortools"] == {"optimizer/lower.py"}
     assert places["rich"] <= {"optimizer/render.py"}
     assert places["typer"] <= {"optimizer/cli.py"}
 
