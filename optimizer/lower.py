@@ -440,6 +440,7 @@ class Lowering(Algebra[Pair, Holds]):
 
 def far_from(lowering: Lowering, shape: Mapping[str, int], steps: Mapping[str, int]) -> None:
     """Requires that some free knob differs from ``shape`` by at least its step."""
+    lowering.cp.clear_hints()  # type: ignore[no-untyped-call]  # the shape it started from may be left out now
     literals = []
     for name, step in steps.items():
         side = lowering.side_of(name)
