@@ -235,11 +235,11 @@ class Require:
     use: Literal["always", "evidence", "search"] = "always"
     guards: tuple[str, ...] = ()
     form: bool = False
+    #: The condition as a whole; one object, so that other expressions can be written with it.
+    holds: Cond = field(init=False, repr=False, compare=False)
 
-    @property
-    def holds(self) -> Cond:
-        """The condition as a whole."""
-        return self.unless | AtMost(self.need, self.limit)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "holds", self.unless | AtMost(self.need, self.limit))
 
     @property
     def slack(self) -> Expr:

@@ -322,6 +322,11 @@ class Walk(Generic[N, C]):
             self._kept.append(node)
         return self._numbers[key]
 
+    def assume(self, node: Cond, truth: C) -> None:
+        """Takes ``node`` for ``truth`` wherever this very object is read."""
+        self._conditions[id(node)] = truth
+        self._kept.append(node)
+
     def condition(self, node: Cond) -> C:
         """The truth of ``node`` in this reading."""
         key = id(node)

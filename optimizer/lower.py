@@ -7,7 +7,7 @@ the only module that imports ortools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -78,11 +78,14 @@ def _number(value: int) -> Side:
 class Lowering(Algebra[Pair, Holds]):
     """Builds one CP-SAT model of an engine model: ``free`` knobs become variables, all others numbers.
 
-    ``free`` maps each knob to its bounds. Facts in ``zeroed`` count as 0 when nobody gave them: they only shift
-    an objective. Raises Lacking from :meth:`number` and :meth:`condition` where another fact is missing.
+    ``free`` maps each knob to its bounds. What is written with a condition in ``assumed`` takes it for true: a
+    shape that breaks a constraint is no answer, so what would become of it need not be encoded. Facts in
+    ``zeroed`` count as 0 when nobody gave them: they only shift an objective. Raises Lacking from
+    :meth:`number` and :meth:`condition` where another fact is missing.
     """
 
-    def __init__(self, model: EngineModel, given: Given, shape: Shape, free: Mapping[str, tuple[int, int]]) -> None:
+    def __init__(self, model: EngineModel, given: Given, shape: Shape, free: Mapping[str, tuple[int, int]],
+                 assumed: Iterable[Cond] = ()) -> None:
         self.cp = cp_model.CpModel()
         self._spec = model.knobs
         self._given = given
@@ -95,6 +98,8 @@ class Lowering(Algebra[Pair, Holds]):
         for name, (low, high) in free.items():
             self._open(name, low, high, shape.get(name))
         self.walk: Walk[Pair, Holds] = Walk(self)
+        for condition in assumed:
+            self.walk.assume(condition, Holds(True, True))
 
     def _open(self, name: str, low: int, high: int, now: int | None) -> None:
         grid = self._spec[name].grid
@@ -290,6 +295,12 @@ class Lowering(Algebra[Pair, Holds]):
             return self._times(right, left.low)
         if right.fixed:
             return self._times(left, right.low)
+        # only what moves is multiplied: (low + rest) * other = low * other + rest * other keeps the range of the
+        # product, and so the solver's work, as small as the factors' own ranges
+        for one, other in ((left, right), (right, left)):
+            if one.low > one.high - one.low:
+                rest = Side(one.expr - one.low, 0, one.high - one.low)
+                return self._sum([self._times(other, one.low), self._multiply(rest, other)])
         result = self._variable(left.low * right.low, left.high * right.high)
         self.cp.add_multiplication_equality(result.expr, [left.expr, right.expr])
         return result
@@ -478,13 +489,24 @@ class Stages:
         self._solver.parameters.random_seed = 1
         self._solver.parameters.max_time_in_seconds = seconds
 
-    def run(self, objectives: Sequence[tuple[Side, Sense]]) -> Found:
+    def run(self, objectives: Sequence[tuple[Side, Sense]], best_before: int | None = None) -> Found:
         """The best shape by the first objective, then the next, and so on.
 
-        The result's status and objective are those of the first.
+        The result's status and objective are those of the first. ``best_before`` is an objective that nothing
+        can exceed, from a solve with fewer constraints: reaching it again is already a proof.
         """
         first, *later = objectives
+        if best_before is not None:
+            again = self._lowering.cp.clone()
+            self._hold(again, first, best_before)
+            stage, *rest = _merged(later) or [(_number(0), "max")]
+            found = self._once(again, *stage)
+            if found.status == "optimal" and not rest:
+                return Found("optimal", found.shape, best_before)
         cp = self._lowering.cp.clone()
+        if best_before is not None:
+            side, sense = first
+            self._hold(cp, (side, "min" if sense == "max" else "max"), best_before)
         best = self._once(cp, *first)
         if best.status not in ("optimal", "feasible"):
             return best

@@ -228,8 +228,9 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     shapes: list[Ranked] = []
     status: Literal["optimal", "feasible", "infeasible"] = "optimal"
     warnings: list[str] = []
+    reached: int | None = None
     while len(shapes) < question.top:
-        found = stages.run(senses)
+        found = stages.run(senses, reached)
         if found.status == "unknown":
             warnings.append(f"the solver's time limit of {seconds:g} s was reached after {len(shapes)} shapes")
             if not shapes:
@@ -241,6 +242,7 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
         if found.status == "feasible":
             status = "feasible"
             warnings.append(f"rank {len(shapes) + 1} is not proven best: the time limit of {seconds:g} s was reached")
+        reached = found.objective if status == "optimal" else None
         shapes.append(_ranked(question, len(shapes) + 1, found.shape))
         if not question.free:
             break
@@ -281,7 +283,7 @@ def _lowered(question: Question, free: Mapping[str, tuple[int, int]], requires: 
     from optimizer.lower import Lacking, Lowering
 
     site = question.site
-    lowering = Lowering(site.model, site.given, question.base, free)
+    lowering = Lowering(site.model, site.given, question.base, free, [r.holds for r in hard_requires(question)])
     for require in requires:
         try:
             lowering.demand(require.holds)

@@ -1,8 +1,8 @@
 """halogen-flash-server, declared: the fit check, the pre-flight gates, and what is held in RAM.
 
 The engine is closed: the constants are recomputed from what it prints and from its documents
-(``models/SOURCES.md``), each to one print step. Two kinds of figure must not be mixed: the *fit's* own estimates, which decide whether the
-pool is halved, and the *measured* ones, which say how much RAM is gone.
+(``models/SOURCES.md``), each to one print step. Two kinds of figure must not be mixed: the *fit's* own estimates,
+which decide whether the pool is halved, and the *measured* ones, which say how much RAM is gone.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from models.expr import (
     NEVER,
     Agree,
     AsIs,
+    Cond,
     Expr,
     Fact,
     Knob,
@@ -221,10 +222,23 @@ class _Memory:
             self.margin = between(19 * GIB // 10, 21 * GIB // 10, 2 * GIB)
         self.runs = Knob("kv_pool_fit").equals(1) & (asked > ctx)
         self.refuses = Knob("prefill_keep_trunk").equals(1) if version >= (0, 15, 2) else NEVER
-        self.pool = row("pool_positions", self._halved(asked, ctx, 16))
+        self.fit = self._fit("kv_pool_fit", Outcome.CLAMPED, "", ~self.runs | self.refuses)
+        self.trunk_fit = self._fit("keep_trunk_fit", Outcome.REFUSED_AT_BOOT, ", or drop prefill_keep_trunk",
+                                   ~self.runs | ~self.refuses)
+        smaller = self._halved(maximum(ctx, asked // 2), ctx, 15)
+        self.pool = row("pool_positions", select(self.fit.holds, asked, smaller))
         self.device = row("device_held", self.pool * POSITION + self.other)
         self.locked = row("locked_total", self._locked(version))
         self.cache = row("prompt_cache", self.entries(Knob))
+
+    def _fit(self, name: str, broken: Outcome, instead: str, unless: Cond) -> Require:
+        known = self.early and self.checkpoint == "w4b"
+        return Require(
+            name, self.need + self.margin, self.budget, "B", Phase.BOOT, broken,
+            "lower kv_pool_positions or max_tok, or lower host_reserve_gib (it allocates nothing: lowering it only "
+            "admits a larger pool)" + instead,
+            _FIT if self.early else _FIT_LATER, "inferred" if known else "believed", unless=unless,
+        )
 
     @staticmethod
     def effective(read: Callable[[str], Expr]) -> Expr:
@@ -239,8 +253,7 @@ class _Memory:
         if depth == 0:
             return pool
         smaller = self._halved(maximum(ctx, pool // 2), ctx, depth - 1)
-        stays = (pool <= ctx) | Knob("kv_pool_fit").equals(0) | self.refuses | fits
-        return select(stays, pool, smaller)
+        return select((pool <= ctx) | fits, pool, smaller)
 
     def moving(self, read: Callable[[str], Expr], pool: Expr) -> Expr:
         """Bytes held that settings move: the pool, working memory, and the prompt cache."""
@@ -288,14 +301,9 @@ def _gtt_need(memory: _Memory, checkpoint: Checkpoint) -> Expr:
 
 def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: Expr) -> tuple[Require, ...]:
     pool, ctx = Knob("kv_pool_positions"), Knob("ctx")
-    source = _FIT if m.early else _FIT_LATER
-    basis: Basis = "inferred" if m.early and checkpoint == "w4b" else "believed"
-    give = ("lower kv_pool_positions or max_tok, or lower host_reserve_gib (it allocates nothing: lowering it only "
-            "admits a larger pool)")
     boot = Phase.BOOT
     found = [
-        Require("kv_pool_fit", m.need + m.margin, m.budget, "B", boot, Outcome.CLAMPED, give, source, basis,
-                unless=~m.runs | m.refuses),
+        m.fit,
         Require("pool_holds_context", ctx, pool, "positions", boot, Outcome.REFUSED_AT_BOOT,
                 "raise kv_pool_positions to ctx, or lower ctx", "the engine's own error text"),
         Require("pool_grid", remainder(pool, 256), lift(0), "positions", boot, Outcome.REFUSED_AT_BOOT,
@@ -322,9 +330,7 @@ def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: E
                 use="evidence"),
     ]
     if version >= (0, 15, 2):
-        found.append(Require("keep_trunk_fit", m.need + m.margin, m.budget, "B", boot, Outcome.REFUSED_AT_BOOT,
-                             give + ", or drop prefill_keep_trunk", _FIT_LATER, basis,
-                             unless=~m.runs | ~m.refuses))
+        found.append(m.trunk_fit)
         if checkpoint != "v2":
             found.append(Require("keep_trunk_needs_v2", Knob("prefill_keep_trunk"), lift(0), "", boot,
                                  Outcome.REFUSED_AT_BOOT, "drop prefill_keep_trunk", _FIT_LATER, "believed"))
