@@ -487,6 +487,8 @@ class Stages:
         self._solver = cp_model.CpSolver()
         self._solver.parameters.num_workers = 1
         self._solver.parameters.random_seed = 1
+        # 9.15 calls `A x <= y or A x > y` infeasible past 2^33 with this on
+        self._solver.parameters.auto_detect_greater_than_at_least_one_of = False
         self._solver.parameters.max_time_in_seconds = seconds
 
     def run(self, objectives: Sequence[tuple[Side, Sense]], best_before: int | None = None) -> Found:
