@@ -79,7 +79,7 @@ def texts(folder: Path, server: Server) -> dict[str, str]:
 
 SCRIPT = {"serve.sh": """\
 #!/bin/sh
-# two cards; ask Frank before touching
+# two cards; read the ledger before touching
 set -e
 MODEL=/models/qwen3.8-flash-next-w4.rad
 

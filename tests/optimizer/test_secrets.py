@@ -26,7 +26,7 @@ ENV = pair_env(22_208, 6_912, 4, 200_000, more=f"""\
 FRANK_ARCHON_API_KEY={KEY}
 HF_TOKEN="{TOKEN}"
 DB_PASSWORD='{WORD}'
-export PROXY=http://frank:{LOGIN}@proxy.example:3128/
+export PROXY=http://user:{LOGIN}@proxy.example:3128/
 AUTHORIZATION=Bearer {JWT}
 # old: API_KEY={WORD}
 """)
@@ -34,7 +34,7 @@ SCRIPT = {"serve.sh": f"""\
 #!/bin/sh
 export HF_TOKEN={TOKEN}
 DB_PASSWORD='{WORD}'
-# curl -H "Authorization: Bearer {JWT}" http://frank:{LOGIN}@host.example/
+# curl -H "Authorization: Bearer {JWT}" http://user:{LOGIN}@host.example/
 exec radiance {FLAGS} \\
   --api-key {KEY} \\
   --gpu-headroom-mib 96
@@ -47,7 +47,7 @@ services:
       FRANK_ARCHON_API_KEY: "{KEY}"
       HF_TOKEN: {TOKEN}
       DB_PASSWORD: {WORD}
-      PROXY: http://frank:{LOGIN}@proxy.example:3128/
+      PROXY: http://user:{LOGIN}@proxy.example:3128/
     command: {FLAGS} --api-key {KEY} --auth-token {JWT}
 """}
 KUBERNETES = {"deploy.yaml": f"""\
@@ -69,13 +69,13 @@ spec:
             - name: DB_PASSWORD
               value: {WORD}
             - name: PROXY
-              value: http://frank:{LOGIN}@proxy.example:3128/
+              value: http://user:{LOGIN}@proxy.example:3128/
           args: [{', '.join(f'"{word}"' for word in FLAGS.split())}, "--auth-token", "{JWT}"]
 """}
 UNIT = {"llm.service": f"""\
 [Service]
 Environment=HF_TOKEN={TOKEN} "DB_PASSWORD={WORD}"
-Environment=PROXY=http://frank:{LOGIN}@proxy.example:3128/
+Environment=PROXY=http://user:{LOGIN}@proxy.example:3128/
 ExecStart=/usr/bin/radiance {FLAGS} --api-key {KEY} --auth-token {JWT}
 """}
 FILES: Mapping[str, Mapping[str, str]] = {
@@ -157,7 +157,7 @@ def test_copies_of_a_site(config: Mapping[str, str], tmp_path: Path, capsys: Cap
 
 
 def test_logs(tmp_path: Path, capsys: Capture) -> None:
-    start = f"I radiance --api-key {KEY} --model http://frank:{LOGIN}@store.example/m.rad\nHF_TOKEN={TOKEN}\n"
+    start = f"I radiance --api-key {KEY} --model http://user:{LOGIN}@store.example/m.rad\nHF_TOKEN={TOKEN}\n"
     log = tmp_path / "boot.log"
     log.write_text(f"{start}{DERIVED_LOG}W request with Authorization: Bearer {JWT}\nDB_PASSWORD={WORD}\n",
                    encoding="utf-8")
