@@ -6,13 +6,14 @@ from typing import Any
 
 from optimizer.check import (
     SCHEMA_VERSION,
+    Check,
     check_json,
     constraint_json,
     engine_json,
     quantity_json,
     shape_json,
 )
-from optimizer.solve import Answer, Conflict, Ranked
+from optimizer.solve import Answer, Conflict, Ranked, current
 
 
 def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
@@ -61,6 +62,7 @@ def solve_json(answer: Answer) -> dict[str, Any]:
     """The whole answer of ``solve``."""
     question = answer.question
     model = question.site.model
+    now = current(question.site)
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "engine": engine_json(question.site),
@@ -68,21 +70,21 @@ def solve_json(answer: Answer) -> dict[str, Any]:
         "given": {name: model.knobs[name].show(value) for name, value in question.given.items()},
         "bounds": [bound.label for bound in question.bounds],
         "status": answer.status,
-        "current": None if answer.current is None else check_json(answer.current),
+        "current": None if now is None else check_json(now),
         "shapes": [ranked_json(answer, ranked) for ranked in answer.shapes],
         "free": list(question.free),
         "held": list(question.held),
-        "warnings": _warnings(answer),
+        "warnings": _warnings(answer, now),
     }
     if answer.status == "infeasible":
         document["conflict"] = [conflict_json(c) for c in answer.conflict]
     return document
 
 
-def _warnings(answer: Answer) -> list[str]:
+def _warnings(answer: Answer, now: Check | None) -> list[str]:
     found = list(answer.warnings)
     if answer.shapes:
         found += answer.shapes[0].checked.warnings
-    elif answer.current is not None:
-        found += answer.current.warnings
+    elif now is not None:
+        found += now.warnings
     return list(dict.fromkeys(found))

@@ -539,12 +539,12 @@ class Stages:
         cp.clear_objective()  # type: ignore[no-untyped-call]
         if not side.fixed:
             (cp.maximize if sense == "max" else cp.minimize)(side.expr)
-        status = self._solver.solve(cp)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Found("infeasible" if status == cp_model.INFEASIBLE else "unknown", {}, 0)
+        status = self._solver.status_name(self._solver.solve(cp))
+        if status not in ("OPTIMAL", "FEASIBLE"):
+            return Found("infeasible" if status == "INFEASIBLE" else "unknown", {}, 0)
         shape = self._lowering.values(self._solver.value)
         objective = side.low if side.fixed else self._solver.value(side.expr)
-        return Found("optimal" if status == cp_model.OPTIMAL else "feasible", shape, objective)
+        return Found("optimal" if status == "OPTIMAL" else "feasible", shape, objective)
 
 
 def _merged(stages: Sequence[tuple[Side, Sense]]) -> list[tuple[Side, Sense]]:

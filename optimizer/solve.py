@@ -96,7 +96,6 @@ class Answer:
 
     question: Question
     status: Literal["optimal", "feasible", "infeasible"]
-    current: Check | None
     shapes: tuple[Ranked, ...]
     conflict: tuple[Conflict, ...] = ()
     gained: int | None = None
@@ -214,8 +213,7 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     """
     from optimizer.lower import Stages, changed, far_from, moved
 
-    site, model = question.site, question.site.model
-    current = _current(site)
+    model = question.site.model
     lowering = _lowered(question, question.free, list(hard_requires(question)), question.bounds)
     objective = _objective(lowering, question)
     steps = {name: model.knobs[name].step for name in question.free}
@@ -248,11 +246,11 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
             break
         far_from(lowering, found.shape, steps)
     if not shapes:
-        return _infeasible(question, current, seconds)
+        return _infeasible(question, seconds)
     if not shapes[0].binding:
         shapes[0] = replace(shapes[0], binding=tuple(_next_step(question, _better(question, shapes[0]), seconds)))
     warnings += _lacking_constraints(question)
-    return Answer(question, status, current, tuple(shapes), (), _gain(question, shapes[0]), tuple(warnings))
+    return Answer(question, status, tuple(shapes), (), _gain(question, shapes[0]), tuple(warnings))
 
 
 def _next_step(question: Question, better: Cond, seconds: float) -> Iterator[str]:
@@ -270,7 +268,8 @@ def _better(question: Question, best: Ranked) -> Cond:
     return AtMost(goal.objective, lift(best.objective.high - 1))
 
 
-def _current(site: Site) -> Check | None:
+def current(site: Site) -> Check | None:
+    """The site's own shape, judged; None where that needs facts nobody gave."""
     try:
         return check(site)
     except MissingFacts:
@@ -443,7 +442,7 @@ def _lacking_constraints(question: Question) -> Iterator[str]:
                 yield f"{require.name} does not limit the search: {', '.join(sorted(truth.names))} is not known"
 
 
-def _infeasible(question: Question, current: Check | None, seconds: float) -> Answer:
+def _infeasible(question: Question, seconds: float) -> Answer:
     """Names a minimal conflict, after the verdict was confirmed without the solver where that is possible."""
     requires = list(hard_requires(question))
     warnings: list[str] = []
@@ -453,7 +452,7 @@ def _infeasible(question: Question, current: Check | None, seconds: float) -> An
     if verdict == "open":
         warnings.append("infeasible by CP-SAT; the search without it was too large to confirm this")
     conflict = _shrink(question, requires, seconds)
-    return Answer(question, "infeasible", current, (), tuple(conflict), None, tuple(warnings))
+    return Answer(question, "infeasible", (), tuple(conflict), None, tuple(warnings))
 
 
 def _cross_check(question: Question, requires: Sequence[Require]) -> str:
