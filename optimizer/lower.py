@@ -540,6 +540,8 @@ class Stages:
         if not side.fixed:
             (cp.maximize if sense == "max" else cp.minimize)(side.expr)
         status = self._solver.status_name(self._solver.solve(cp))
+        if status == "MODEL_INVALID":
+            raise CannotLower(cp.validate())  # never to be taken for a time limit
         if status not in ("OPTIMAL", "FEASIBLE"):
             return Found("infeasible" if status == "INFEASIBLE" else "unknown", {}, 0)
         shape = self._lowering.values(self._solver.value)
