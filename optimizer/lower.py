@@ -302,8 +302,16 @@ class Lowering(Algebra[Pair, Holds]):
                 rest = Side(one.expr - one.low, 0, one.high - one.low)
                 return self._sum([self._times(other, one.low), self._multiply(rest, other)])
         result = self._variable(left.low * right.low, left.high * right.high)
-        self.cp.add_multiplication_equality(result.expr, [left.expr, right.expr])
+        self.cp.add_multiplication_equality(result.expr, [self._single(left), self._single(right)])
         return result
+
+    def _single(self, side: Side) -> Any:
+        # CP-SAT multiplies and divides by expressions of one variable only; of more, the model is invalid
+        if side.fixed or isinstance(side.expr, cp_model.IntVar):
+            return side.expr
+        variable = self.cp.new_int_var(side.low, side.high, "")
+        self.cp.add(variable == side.expr)
+        return variable
 
     def _variable(self, low: int, high: int) -> Side:
         if max(abs(low), abs(high)) > LARGEST:
@@ -328,7 +336,7 @@ class Lowering(Algebra[Pair, Holds]):
             self.cp.add(result.expr * divisor <= left.expr)
             self.cp.add(left.expr <= result.expr * divisor + (divisor - 1))
         else:
-            self.cp.add_division_equality(result.expr, left.expr, right.expr)
+            self.cp.add_division_equality(result.expr, self._single(left), self._single(right))
         return result
 
     def remainder(self, left: Pair, modulus: int) -> Pair:
