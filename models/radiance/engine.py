@@ -268,10 +268,11 @@ class _Budget:
             # takes what experts leave. elastic - floor(elastic * (1 - r)) is ceil(elastic * r): written so,
             # elastic enters in one direction only and intervals stay as tight as the facts.
             ratio = self._read("expert_vs_cache_ratio")
-            share = ceil_div(elastic * ratio, RATIO_UNIT)
+            divided = maximum(elastic, 0)  # below zero only where a stated pool is refused, which divides nothing
+            share = ceil_div(divided * ratio, RATIO_UNIT)
             derived_experts = minimum(maximum(share, elastic - demand), plane)
-            cache_share = (elastic * (RATIO_UNIT - ratio)) // RATIO_UNIT
-            derived_kv = minimum(maximum(cache_share, elastic - plane), demand)
+            cache_share = (divided * (RATIO_UNIT - ratio)) // RATIO_UNIT
+            offered = maximum(cache_share, elastic - plane)
             self.unusable = maximum(elastic - demand - plane, 0)
             self.floor = row("expert_floor", lift(0))
         else:
@@ -281,12 +282,13 @@ class _Budget:
             room = self._read("host_pool_mib") * MIB
             self.floor = row("expert_floor", minimum(whole, maximum(whole - room, 0)))
             derived_experts = minimum(maximum(elastic - demand, self.floor), whole)
-            derived_kv = minimum(demand, maximum(elastic - self.floor, 0))
+            offered = maximum(elastic - self.floor, 0)
             self.unusable = maximum(elastic - demand - whole, 0)
+        #: what a derived cache may have, before its demand caps it
+        self.offered = select(self.kv_stated, 0, select(self.weights_stated, self.claimable, offered))
         self.kv_cache = row(
             "kv_cache",
-            select(self.kv_stated, self.stated_kv,
-                   select(self.weights_stated, minimum(self.claimable, demand), derived_kv)),
+            select(self.kv_stated, self.stated_kv, minimum(self.offered, demand)),
         )
         before_stage = select(
             self.weights_stated, self.stated_weights - statics,
@@ -300,7 +302,7 @@ class _Budget:
         if self._of != "A":
             return lift(0)
         layer = Fact("expert_layer_max") // PAGE
-        one = (layer - (experts * layer) // plane) * PAGE
+        one = (layer - (maximum(experts, 0) * layer) // plane) * PAGE
         placed = self._read("placement").equals(0) | self._read("placement").equals(3)
         taken = placed & self._read("deterministic").equals(0) & (plane > experts) & (2 * one < experts)
         return select(self.weights_stated, 0, select(taken, 2 * one, 0))
@@ -326,7 +328,7 @@ class _Budget:
             + select(self.both_stated, self.claimable, select(any_stated, one_stated, derived)),
         )
         # a derived pool that stands at its ceiling counts as full, whatever rounding to MiB takes off
-        self.at_cap = ~self.kv_stated & (self.kv_cache >= self.demand)
+        self.at_cap = ~self.kv_stated & (self.offered >= self.demand)
         self.blocks = row("kv_blocks", maximum(self.vram_kv - self.fixed, 0) // self.page)
         self.tokens = row("kv_tokens", self.blocks * self.block)
         resident = maximum(self.vram_weights - Fact("static_weights"), 0)
