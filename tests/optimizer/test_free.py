@@ -9,10 +9,13 @@ import pytest
 
 from measurements.site import Site, Sources, load, spelled
 from optimizer.free import Free, free
+from optimizer.solve import ask as ask_solver
+from optimizer.solve import solve
 from tests.optimizer.servers import (
     BUDGET,
     DERIVED,
     FUNDED,
+    FUNDED_12,
     HALOGEN,
     HALOGEN_LATE,
     HALOGEN_READ,
@@ -157,6 +160,12 @@ def test_free_answers_everywhere(name: str, tmp_path: Path, capsys: Capture) -> 
     assert (said.code, said.err) == (0, "")
     for goal in ("context", "sequences", "sessions"):
         assert goal in said.out
+
+
+def test_the_longest_context_of_a_funded_cache_is_found_in_time(tmp_path: Path) -> None:
+    question = ask_solver(site(FUNDED_12, tmp_path), "context", top=1)
+    answer = solve(question, seconds=3.0)
+    assert (answer.status, answer.shapes[0].value) == ("optimal", 262_144)
 
 
 def test_free_needs_what_check_needs(tmp_path: Path, capsys: Capture) -> None:
