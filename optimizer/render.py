@@ -261,7 +261,8 @@ def show_propose(document: dict[str, Any]) -> None:
 def show_ledger(document: dict[str, Any]) -> None:
     """``ledger``: facts, rows and knobs with their lines, and what does not add up."""
     console = _console()
-    version = document["engine"]["version"] or f"version not printed; reads as {document['generation']}"
+    reads_as = f"; reads as {document['generation']}" if document["generation"] else ""
+    version = document["engine"]["version"] or f"version not printed{reads_as}"
     boots = f", {document['boots']} boots, the last complete one counts" if document["boots"] > 1 else ""
     console.print(f"[bold]{document['engine']['name']}[/] ({_safe(version)}){boots}")
     for title, key in (("Facts", "facts"), ("Rows the engine derived", "rows"), ("Settings the log names", "knobs")):

@@ -156,6 +156,10 @@ def _removed(of: Family) -> tuple[Removed, ...]:
     return tuple(gone)
 
 
+#: What spares giving a container's constants one by one.
+_KNOWN: Final = f" (or name a known model file: --fact container={' or '.join(KNOWN)})"
+
+
 def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
     def ledger(name: str, text: str, fold: Literal["min", "max", "held", "none"] = "max") -> FactSpec:
         return FactSpec(name, "B", f"boot ledger, row `{text}`", fold)
@@ -173,18 +177,18 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
         FactSpec("settle_floor", "B", "boot ledger, line `settled at ... against Y`", "max"),
         FactSpec("pair_ceiling", "B", "settled free - settle floor + the pair of that boot (operator note 001)", "min"),
         FactSpec("boot_pair", "B", "boot ledger, rows vram_weights + vram_kv", "min"),
-        FactSpec("expert_plane", "B", "printed experts + host pool of a full host pool, or the container's layout",
+        FactSpec("expert_plane", "B", "printed experts + host pool of a full host pool, or the container's layout" + _KNOWN,
                  "max"),
-        FactSpec("expert_layer_max", "B", "the container's largest routed layer a rank", "max"),
-        FactSpec("unit_max", "B", "the container's largest movable unit a rank", "max"),
+        FactSpec("expert_layer_max", "B", "the container's largest routed layer a rank" + _KNOWN, "max"),
+        FactSpec("unit_max", "B", "the container's largest movable unit a rank" + _KNOWN, "max"),
         FactSpec("spare", "B", "the planner's shadow slots and ring, in bytes a rank", "max"),
-        FactSpec("movable_units", "units", "boot ledger, line `heat engine: N movable units`", "max"),
-        FactSpec("slot_stride", "B", "the container's mean movable unit a rank", "max"),
-        FactSpec("kv_page_fp8", "B", "boot ledger: page sizes of the paged KV groups, added up, fp8", "max"),
-        FactSpec("kv_page_bf16", "B", "boot ledger: page sizes of the paged KV groups, added up, bf16", "max"),
-        FactSpec("kv_block", "tokens", "boot ledger: `block N tok` of the paged KV groups", "max"),
-        FactSpec("kv_state", "B", "boot ledger: state groups of one sequence, all copies, added up", "max"),
-        FactSpec("checkpoint_bytes", "B", "boot ledger: one state of each state group, added up", "max"),
+        FactSpec("movable_units", "units", "boot ledger, line `heat engine: N movable units`" + _KNOWN, "max"),
+        FactSpec("slot_stride", "B", "the container's mean movable unit a rank" + _KNOWN, "max"),
+        FactSpec("kv_page_fp8", "B", "boot ledger: page sizes of the paged KV groups, added up, fp8" + _KNOWN, "max"),
+        FactSpec("kv_page_bf16", "B", "boot ledger: page sizes of the paged KV groups, added up, bf16" + _KNOWN, "max"),
+        FactSpec("kv_block", "tokens", "boot ledger: `block N tok` of the paged KV groups" + _KNOWN, "max"),
+        FactSpec("kv_state", "B", "boot ledger: state groups of one sequence, all copies, added up" + _KNOWN, "max"),
+        FactSpec("checkpoint_bytes", "B", "boot ledger: one state of each state group, added up" + _KNOWN, "max"),
         FactSpec("kv_blocks", "blocks", "boot ledger: `N blocks` of the paged KV groups", "min"),
         FactSpec("container", "", "the model file's name", words=tuple(KNOWN)),
         FactSpec("integrated_gpu", "", "1 where a card is an integrated GPU", cap=1),
