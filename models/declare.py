@@ -75,7 +75,8 @@ class KnobSpec:
     operator would call a different setting. A ``decimal`` knob counts in ``1 / scale`` of its unit, so that
     it is never a float. A ``switch`` takes 1 or 0; with ``path`` also a file name, which is on. ``default`` is a
     value in the knob's own unit, an expression over
-    other knobs, or None where nobody knows it. ``inert`` knobs are known and change no memory here.
+    other knobs, or None where nobody knows it. ``inert`` knobs are known and change no memory
+    here. Where ``upwards`` is off, raising the knob buys nothing, and no solver does.
     """
 
     name: str
@@ -96,6 +97,7 @@ class KnobSpec:
     source: str = ""
     path: bool = False
     inert: bool = False
+    upwards: bool = True
 
     @property
     def flag(self) -> str:
@@ -161,7 +163,7 @@ class KnobSpec:
         if self.kind == "choice":
             return f"choose {', '.join(self.choices)}"
         unit = f" {self.unit}" if self.unit else ""
-        return f"write a number from {self.show(self.low)} to {self.show(self.high)}{unit}"
+        return f"write a number from {self.write(self.low)} to {self.write(self.high)}{unit}"
 
     def show(self, value: int) -> int | float | str:
         """``value`` as the user would write it."""

@@ -33,22 +33,26 @@ def box_search(
     Conditions that lack facts do not count, as in the solve.
     """
     as_is = Knobs(model, given.as_is)
+    ordered = list(conditions)
     stack = [dict(box.bounds)]
     for _ in range(MOST_BOXES):
         if not stack:
             return "infeasible"
         bounds = stack.pop()
         walk = _walk(model, given, base, bounds, as_is)
-        truths = [truth for truth in map(walk.condition, conditions) if not isinstance(truth, Missing)]
-        if any(truth is False for truth in truths):
+        truths: list[Truth] = []
+        for place, condition in enumerate(ordered):
+            truths.append(walk.condition(condition))
+            if truths[-1] is False:  # what rules out one box is likely to rule out the next: ask it first
+                ordered.insert(0, ordered.pop(place))
+                break
+        if False in truths:
             continue
+        if all(truth is True for truth in truths if not isinstance(truth, Missing)):
+            return "feasible"
         wide = [name for name, (low, high) in bounds.items() if high - low >= grids[name]]
         if not wide:
-            if all(truth is True for truth in truths):
-                return "feasible"
             continue  # a point that only some values of the facts allow is not surely met
-        if all(truth is True for truth in truths):
-            return "feasible"
         name = max(wide, key=lambda knob: bounds[knob][1] - bounds[knob][0])
         low, high = bounds[name]
         middle = low + (high - low) // grids[name] // 2 * grids[name]

@@ -217,7 +217,7 @@ def check_json(found: Check) -> dict[str, Any]:
             site.model, sorted({name for c in result.constraints for name in c.missing})
         ),
     }
-    if len(found.outcomes) > 1:
+    if len(found.outcomes) > 1 or found.verdict is Verdict.KNIFE_EDGE:
         document["outcomes"] = [outcome.word for outcome in found.outcomes]
     if found.upgrade:
         document["upgrade"] = list(found.upgrade)

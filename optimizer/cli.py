@@ -16,6 +16,7 @@ from measurements.config import redact
 from measurements.records import ReadError
 from measurements.site import Sources, load, read_site, spelled
 from models.declare import Verdict
+from models.engines import engine_name
 from models.versions import UnknownEngine, UnknownVersion
 from optimizer.check import SCHEMA_VERSION, MissingFacts, check, check_json
 
@@ -67,6 +68,8 @@ def _sources(site: Path | None, config: list[Path] | None, ledger: Path | None, 
     named = read_site(site) if site is not None else Sources()
     if site is None and not config and ledger is None:
         raise ReadError("give a site folder, or --config FILE (and --ledger FILE)", kind="usage")
+    if named.engine and engine and engine_name(engine.partition("@")[0]) != engine_name(named.engine.partition("@")[0]):
+        raise ReadError(f"the site runs {named.engine}; another engine is another site", kind="usage", file=str(site))
     runs = named.engine if engine is not None and engine != named.engine else None
     return replace(
         named,

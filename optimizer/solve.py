@@ -161,6 +161,8 @@ def _range(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -
     now = base.get(name, reader.knobs[name].middle)
     if now % spec.grid == 0:  # the running value is always allowed
         low, high = min(low, now), max(high, now)
+    if not spec.upwards:
+        high = max(now - now % spec.grid, low)
     return low, high
 
 

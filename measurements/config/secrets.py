@@ -113,8 +113,9 @@ def _flag(match: re.Match[str]) -> str:
 
 def _hide(value: str) -> str:
     quote = value[0] if value[0] in "\"'" else ""
-    closing = quote if quote and len(value) > 1 and value.endswith(quote) else ""
-    return f"{quote}{SECRET}{closing}"
+    bare = value.rstrip("]}),")  # what closes the list around a value is not part of it
+    closing = quote if quote and len(bare) > 1 and bare.endswith(quote) else ""
+    return f"{quote}{SECRET}{closing}{value[len(bare):]}"
 
 
 def _pairs(line: str) -> str:

@@ -149,7 +149,7 @@ def _knobs(version: Version) -> dict[str, KnobSpec]:
                  default=maximum(ctx, minimum(2 * ctx, 1 << 20)), default_source="vendor documents: twice ctx"),
         KnobSpec("kv_pool_fit", kind="switch", high=1, default=1, default_source=docs),
         KnobSpec("host_reserve_gib", "GiB", kind="decimal", scale=1000, high=1_000_000, grid=1000, step=1000,
-                 default=20_000, default_source=docs),
+                 default=20_000, default_source=docs, upwards=False),
         KnobSpec("max_tok", "tokens", low=1, high=1 << 20, free_low=1024, step=8192, default=32_768,
                  default_source=docs),
         KnobSpec("kv_slots", "slots", low=1, high=64, default=4, default_source=docs),
@@ -377,7 +377,10 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
     ]
     constant = _resident(checkpoint, m.early)
     notes = [
-        Note("no fit check runs and no sizing lines print: the pool stands at the context", ~m.runs),
+        Note("no fit check runs and no sizing lines print: the pool stands at the context",
+             Knob("kv_pool_positions") <= Knob("ctx")),
+        Note("kv_pool_fit=0: no fit check runs, what is asked for is allocated or fails",
+             Knob("kv_pool_fit").equals(0)),
         Note("max_tok is above ctx: ctx bounds what is worked on at once", Knob("max_tok") > Knob("ctx")),
         Note(f"max_tok is capped to {LONG_MAX_TOK:,} past a context of {NATIVE_CONTEXT:,}",
              (Knob("ctx") > NATIVE_CONTEXT) & (Knob("max_tok") > LONG_MAX_TOK)),

@@ -132,12 +132,7 @@ def test_a_secret_where_a_value_belongs(line: str, said: str, tmp_path: Path, ca
     assert said in ask(capsys, "check", *words).err
 
 
-LOST = pytest.mark.xfail(strict=True, reason="a secret at the end of a list takes the list's bracket with it")
-
-
-@pytest.mark.parametrize("config", [
-    pytest.param(config, id=name, marks=[LOST] if name == "kubernetes" else []) for name, config in FILES.items()
-])
+@pytest.mark.parametrize("config", FILES.values(), ids=FILES)
 def test_copies_of_a_site(config: Mapping[str, str], tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "site"
     words = Server("radiance@1.0.13", config, facts=CEILING).words(tmp_path)
