@@ -205,6 +205,9 @@ def show_free(document: dict[str, Any]) -> None:
     own = document["free"]
     if own is None:
         console.print(f"\n{document['free_means']}: not known without the log of a settled boot")
+    elif own["high"] < 0:
+        over = amount(-own["high"], own["unit"])
+        console.print(f"\n{document['free_means']}: [bold]none[/]; it is {over} short ({_safe(own['source'])})")
     else:
         console.print(f"\n{document['free_means']}: [bold]{amount(own['value'], own['unit'])}[/] "
                       f"({_range(own)}; {_safe(own['source'])})")
