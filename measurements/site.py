@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from measurements.config import Mapped, map_settings, read_config
 from measurements.records import ConfigReading, LedgerReading, Place, ReadError, Reading, Setting
-from models.declare import BadValue, Basis, EngineModel, FactSpec, KnobSpec, Removed
+from models.declare import BadValue, Basis, EngineModel, FactSpec, KnobSpec, Outcome, Removed
 from models.engines import EngineVersion, build, engine_name, engine_names, known_versions, resolve
 from models.evaluate import Given, fold_cards
 from models.interval import MIB, Interval, point, size
-from models.versions import UnknownEngine, UnknownVersion
+from models.versions import UnknownEngine, UnknownVersion, parse_version
 
 _IMAGE = re.compile(r"(?P<name>[\w.-]+):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:[-@+].*)?$")
 #: Figures that a version derives by its own rules, and so say nothing of another one.
@@ -63,7 +63,8 @@ class Site:
     """Everything known of one endpoint.
 
     ``filed`` are the knobs the user's files state, ``knobs`` the same with what was set on top; ``given`` is what
-    a model is asked with. ``removed`` are stated knobs the version no longer knows.
+    a model is asked with. ``removed`` are stated knobs the version no longer knows. ``runs`` is the version the
+    site runs now, where another one is asked about.
     """
 
     engine: EngineVersion
@@ -81,6 +82,7 @@ class Site:
     contradictions: tuple[str, ...]
     warnings: tuple[str, ...]
     sources: Sources
+    runs: EngineVersion | None = None
 
 
 def read_site(folder: Path) -> Sources:
@@ -167,10 +169,18 @@ def load(sources: Sources) -> Site:
     return _assemble(sources, config, ledger, engine)
 
 
-def _same_build(sources: Sources, ledger: LedgerReading, engine: EngineVersion) -> bool:
-    """Whether the ledger was printed by the version asked about, as far as anything says."""
-    printed_by = sources.runs or (ledger.version and f"{ledger.engine}@{ledger.version}")
-    return not printed_by or resolve(printed_by) == engine
+def _runs_now(sources: Sources, ledger: LedgerReading | None, engine: EngineVersion) -> EngineVersion | None:
+    """The other version that the site runs now, as far as anything says; None where it is the one asked about."""
+    if sources.runs:
+        return resolve(sources.runs)
+    if ledger is None:
+        return None
+    if ledger.version:
+        printed_by = EngineVersion(ledger.engine, parse_version(ledger.engine, ledger.version))
+        return None if printed_by == engine else printed_by
+    # without a version a log still tells the two families of rules apart
+    older = ledger.generation.startswith("1.0.x")
+    return EngineVersion("radiance", (1, 0, 13)) if older and engine.version >= (1, 1, 0) else None
 
 
 def _ledger(path: Path | None, engine: str | None) -> LedgerReading | None:
@@ -222,25 +232,36 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     warnings = [*(config.warnings if config else ()), *mapped.warnings]
     filed, texts, removed, origins = _knobs(draft, mapped)
     known_sets = _sets(draft, sources)
+    for name in sources.sets.keys() - known_sets.keys():  # set to the engine's own choice
+        filed.pop(name, None)
     texts |= {name: value for name, value in sources.sets.items() if draft.knobs[name].kind == "text"}
-    tp = known_sets.get("tp", filed.get("tp", draft.knobs["tp"].default if "tp" in draft.knobs else 1))
+    if "tp" in draft.knobs and ledger is not None and "cards" in ledger.facts:
+        cards = ledger.facts["cards"]
+        if isinstance(cards.value, Interval) and "tp" not in filed:
+            filed["tp"] = cards.value.low
+            origins["tp"] = str(cards.place)
+    tp = known_sets.get("tp", filed.get("tp", 1))
     container, container_source = _container(engine, texts, sources, ledger)
     try:
-        model = build(engine, container=container, tp=tp if isinstance(tp, int) else 1)
+        model = build(engine, container=container, tp=tp)
     except BadValue as error:
         raise ReadError(str(error), kind="usage") from None
+    runs = _runs_now(sources, ledger, engine)
     facts: dict[str, FactValue] = {
         name: FactValue(value, source, basis) for name, (value, basis, source) in model.constants.items()
     }
     contradictions: list[str] = []
-    boot = dict(filed)
+    boot: dict[str, int | Interval] = dict(filed)
     printed: dict[str, Interval] = {}
     if sources.host is not None:
         from measurements.host import read_host
 
         _take(facts, model.facts, read_host(sources.host).values(), sources.host.name)
+    if ledger is not None and _other_cards(ledger, tp):
+        warnings.append("the ledger is of another number of cards than tp: its figures a card are not used")
+        ledger = None
     if ledger is not None:
-        same_build = _same_build(sources, ledger, engine)
+        same_build = runs is None
         readings = [item for item in ledger.facts.values() if same_build or item.name not in _OF_ONE_BUILD]
         _take(facts, model.facts, readings, None)
         if not same_build:
@@ -249,13 +270,21 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
         warnings += [finding.text for finding in ledger.findings if finding.severity == "note"]
         foreign = _boot_knobs(model, ledger, filed, boot, origins)
         warnings += [f"the ledger is of another setting: {text}" for text in foreign]
+        if "mem_available" not in facts and "mem_available_at_pin" in ledger.facts:
+            _take(facts, model.facts, [replace(ledger.facts["mem_available_at_pin"], name="mem_available")], None)
         if same_build:
-            facts |= _boot_facts(model, ledger, boot)
+            facts |= _boot_facts(model, ledger, boot) | _outcome_seen(ledger)
         if not foreign and same_build:
             printed = _printed(ledger)
         for name, value in boot.items():
-            filed.setdefault(name, value)
-    facts |= _user_facts(model.facts, sources)
+            # what the log says of knobs that the file leaves open; another version has defaults of its own
+            if isinstance(value, int) and (same_build or model.knobs[name].default is None):
+                filed.setdefault(name, value)
+    given_by_user = _user_facts(model.facts, sources)
+    for name in list(facts):  # a figure for all cards replaces what was read of each
+        if name.rpartition(".")[0] in given_by_user:
+            del facts[name]
+    facts |= given_by_user
     if sources.sessions is not None:
         facts["sessions"] = FactValue(point(sources.sessions), "--sessions")
     _limits(model, sources)
@@ -265,7 +294,7 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     if container_source:
         origins["container"] = container_source
     return Site(engine, model, config, mapped, ledger, filed, filed | known_sets, origins, facts, binding, given,
-                removed, tuple(contradictions), tuple(warnings), sources)
+                removed, tuple(contradictions), tuple(warnings), sources, runs)
 
 
 def _knobs(model: EngineModel, mapped: Mapped) -> tuple[
@@ -409,6 +438,20 @@ def fact_value(spec: FactSpec, name: str, text: str) -> Interval | None:
     return value
 
 
+def _other_cards(ledger: LedgerReading, tp: int) -> bool:
+    cards = ledger.facts.get("cards")
+    return cards is not None and isinstance(cards.value, Interval) and tp not in cards.value
+
+
+def _outcome_seen(ledger: LedgerReading) -> dict[str, FactValue]:
+    """What the log shows to have become of its boot, as a number the models know."""
+    reading = ledger.rows.get("outcome_seen")
+    for outcome in Outcome:
+        if reading is not None and reading.value == outcome.word:
+            return {"outcome_seen": FactValue(point(outcome.value), str(reading.place))}
+    return {}
+
+
 def _user_facts(specs: Mapping[str, FactSpec], sources: Sources) -> dict[str, FactValue]:
     found: dict[str, FactValue] = {}
     for name, text in sources.facts.items():
@@ -434,8 +477,8 @@ def _limits(model: EngineModel, sources: Sources) -> None:
                             file=str(sources.site) if sources.site else None)
 
 
-def _boot_knobs(model: EngineModel, ledger: LedgerReading, filed: Mapping[str, int], boot: dict[str, int],
-                origins: dict[str, str]) -> list[str]:
+def _boot_knobs(model: EngineModel, ledger: LedgerReading, filed: Mapping[str, int],
+                boot: dict[str, int | Interval], origins: dict[str, str]) -> list[str]:
     """Fills ``boot`` with the knobs the ledger names; returns where it contradicts the config."""
     foreign: list[str] = []
     for name, reading in ledger.knobs.items():
@@ -452,9 +495,16 @@ def _boot_knobs(model: EngineModel, ledger: LedgerReading, filed: Mapping[str, i
         if stated is not None:
             foreign.append(f"{name} is {spec.show(stated)} in the config, {reading.printed or spec.show(allowed.low)} "
                            f"at {reading.place}")
-        if allowed.exact and (stated is not None or default is None or default not in allowed):
-            boot[name] = allowed.low
+        elif default is not None and default not in allowed and not allowed.exact:
+            foreign.append(f"{name} is not in the config, {reading.printed} at {reading.place}")
+        if stated is not None or default is None or default not in allowed:
+            boot[name] = allowed.low if allowed.exact else allowed
             origins.setdefault(name, str(reading.place))
+    for name in ("vram_weights_mib", "vram_kv_mib"):
+        row = ledger.rows.get(name.removesuffix("_mib"))
+        if filed.get(name) and row is not None and name not in ledger.knobs:
+            foreign.append(f"{name} is {filed[name]} in the config, the boot derived it ({row.place})")
+            boot[name] = 0
     return foreign
 
 
@@ -488,7 +538,9 @@ def _allowed(spec: KnobSpec, reading: Reading) -> Interval | None:
     return Interval(value.low * spec.scale, value.high * spec.scale)
 
 
-def _boot_facts(model: EngineModel, ledger: LedgerReading, boot: Mapping[str, int]) -> dict[str, FactValue]:
+def _boot_facts(
+    model: EngineModel, ledger: LedgerReading, boot: Mapping[str, int | Interval]
+) -> dict[str, FactValue]:
     """Facts that follow from a boot's rows alone: its pair, its reserve, and an unknown container's KV layout."""
     found: dict[str, FactValue] = {}
     rows = ledger.rows
@@ -496,10 +548,13 @@ def _boot_facts(model: EngineModel, ledger: LedgerReading, boot: Mapping[str, in
         reserve = ledger.knobs.get("host_reserve_gib")
         if reserve is not None and isinstance(reserve.value, Interval):
             found["boot_reserve"] = FactValue(reserve.value, str(reserve.place))
+        pool = rows.get("pool_positions")
+        if pool is not None and isinstance(pool.value, Interval):
+            found["boot_pool"] = FactValue(pool.value, str(pool.place))
         return found
     weights, kv = rows.get("vram_weights"), rows.get("vram_kv")
-    stated = boot.get("vram_weights_mib", 0) and boot.get("vram_kv_mib", 0)
-    if weights and kv and not stated and isinstance(weights.value, Interval) and isinstance(kv.value, Interval):
+    exact = all(isinstance(value, int) and value for value in (boot.get("vram_weights_mib"), boot.get("vram_kv_mib")))
+    if weights and kv and not exact and isinstance(weights.value, Interval) and isinstance(kv.value, Interval):
         pair = weights.value + kv.value
         stage = rows.get("prefill_staging")
         if stage and isinstance(stage.value, Interval):
@@ -510,7 +565,7 @@ def _boot_facts(model: EngineModel, ledger: LedgerReading, boot: Mapping[str, in
     return found
 
 
-def _kv_facts(ledger: LedgerReading, boot: Mapping[str, int]) -> dict[str, FactValue]:
+def _kv_facts(ledger: LedgerReading, boot: Mapping[str, int | Interval]) -> dict[str, FactValue]:
     groups: dict[str, dict[str, Reading]] = {}
     for name, reading in ledger.facts.items():
         parts = name.split(".")
@@ -519,6 +574,7 @@ def _kv_facts(ledger: LedgerReading, boot: Mapping[str, int]) -> dict[str, FactV
     paged = [group for group in groups.values() if "page" in group]
     stateful = [group for group in groups.values() if "state" in group and "slots" in group]
     seqs, dtype = boot.get("max_num_seqs"), boot.get("kv_cache_dtype")
+    seqs = seqs if isinstance(seqs, int) else None
     found: dict[str, FactValue] = {}
 
     def span(group: Mapping[str, Reading], key: str) -> Interval:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Final, Literal
 
-from models.expr import ALWAYS, NEVER, AtMost, Cond, Expr, Named, lift
+from models.expr import ALWAYS, NEVER, AtMost, Cond, Expr, Fact, Named, lift, select
 from models.interval import Interval, show_bytes
 
 #: A ratio knob counts in millionths, so that ``0.82`` is a whole number and never a float.
@@ -334,6 +334,17 @@ class EngineModel:
 def row(name: str, expr: Expr | int) -> Named:
     """``expr`` under the name that the ledger gives its row."""
     return Named(name, lift(expr))
+
+
+def seen_in_the_log() -> tuple[Require, ...]:
+    """What a log showed to have become of its own boot, as evidence about that very shape."""
+    seen = Fact("outcome_seen")
+    worst = (Outcome.REJECTS_LONG_REQUESTS, Outcome.OUT_OF_MEMORY_AT_BOOT, Outcome.REFUSED_AT_BOOT)
+    return tuple(
+        Require(f"log_shows_{outcome.word}", select(seen.equals(outcome.value), 1, 0), lift(0), "", Phase.BOOT,
+                outcome, "the log says why; change what it names", "the log's own line", use="evidence")
+        for outcome in worst
+    )
 
 
 def show(value: int, unit: str) -> str:

@@ -14,18 +14,20 @@ from models.expr import Cond, Expr, Missing, OnIntervals, OnNominal, Truth, Valu
 from models.interval import Interval, point
 
 Shape = Mapping[str, int]
+#: Knobs as a boot had them: a log may print one to a step only.
+BootKnobs = Mapping[str, int | Interval]
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """What a model is asked about, beside the shape.
 
-    ``as_is`` are the stated knobs of the running site, ``facts`` the given figures in base units (bytes,
-    tokens, counts), ``printed`` what a ledger of the as-is shape printed for named rows, ``limits`` the quality
+    ``as_is`` are the stated knobs of the boot that the facts are from, ``facts`` the given figures in base units
+    (bytes, tokens, counts), ``printed`` what a ledger of the as-is shape printed for named rows, ``limits`` the quality
     constraints that this site makes hard.
     """
 
-    as_is: Shape
+    as_is: BootKnobs
     facts: Mapping[str, Interval]
     printed: Mapping[str, Interval] = field(default_factory=dict)
     limits: frozenset[str] = frozenset()
@@ -95,14 +97,15 @@ class Knobs(Mapping[str, Interval]):
     in ``open_ones``, and every default that follows from one.
     """
 
-    def __init__(self, model: EngineModel, shape: Shape, open_ones: Collection[str] = ()) -> None:
+    def __init__(self, model: EngineModel, shape: BootKnobs, open_ones: Collection[str] = ()) -> None:
         self._values: dict[str, Interval] = {}
         pending: dict[str, Expr] = {}
         for name, spec in model.knobs.items():
             if spec.kind == "text" or name in open_ones:
                 continue
             if name in shape:
-                self._values[name] = point(shape[name])
+                stated = shape[name]
+                self._values[name] = stated if isinstance(stated, Interval) else point(stated)
             elif isinstance(spec.default, Expr):
                 pending[name] = spec.default
             elif spec.default is not None:
@@ -135,7 +138,7 @@ class Reader:
         self._model, self._given = model, given
         self.knobs = Knobs(model, shape)
         as_is = Knobs(model, given.as_is)
-        same = dict(self.knobs) == dict(as_is)
+        same = self._same = dict(self.knobs) == dict(as_is)
         self._inputs = {"knobs": self.knobs, "as_is": as_is, "facts": given.facts}
         self._narrowing = self._all_printed() if same else {}
         self.intervals = OnIntervals(knobs=self.knobs, as_is=as_is, facts=given.facts, printed=self._narrowing)
@@ -198,7 +201,8 @@ class Reader:
     def check(self, require: Require) -> Checked:
         """``require`` judged for this shape."""
         hard = require.phase is not Phase.QUALITY or require.name in self._given.limits
-        if self.condition(require.unless) is True:
+        past = require.use == "evidence" and not self._same  # it judges the boot that showed it, no other shape
+        if past or self.condition(require.unless) is True:
             return Checked(require, Verdict.FITS, False, None, None, hard=hard)
         truth = self.condition(require.holds)
         slack = self.number(require.slack)

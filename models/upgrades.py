@@ -39,7 +39,11 @@ _RADIANCE: Final = (
            "cache can grow to", _SEED),
 )
 _HALOGEN: Final = (
+    Change((0, 11, 3), "memory", "the prompt cache holds 16 entries by default instead of 8 (0.9 GiB more)",
+           "vendor documents"),
     Change((0, 11, 9), "row", "the start refuses when free GTT is below what it will need", "vendor change log"),
+    Change((0, 12, 1), "memory", "the prompt cache holds 20 entries by default instead of 16 (0.4 GiB more)",
+           "vendor documents"),
     Change((0, 13, 3), "memory", "the prompt cache holds 24 entries by default at 4 slots (2.6 GiB) instead of 20",
            "vendor documents"),
     Change((0, 15, 1), "row", "the fit reads the weights and the working memory from the checkpoint; the margin is "

@@ -9,8 +9,7 @@ from typing import Any, Final
 from measurements.site import Site
 from models import upgrades
 from models.declare import EngineModel, Outcome, Verdict
-from models.engines import resolve
-from models.evaluate import Checked, Evaluation, Quantity, Reader, evaluate
+from models.evaluate import Checked, Evaluation, Knobs, Quantity, Reader, evaluate
 from models.interval import Interval
 
 SCHEMA_VERSION: Final = 1
@@ -97,6 +96,7 @@ def _warnings(site: Site, result: Evaluation, contradictions: list[str]) -> Iter
     if model.basis == "believed":
         yield f"{site.engine} is in a known range but has no evidence of its own: its rules are believed"
     yield from result.notes
+    yield from arena_notes(site, result.shape)
     for checked in result.constraints:
         name = checked.require.name
         if checked.missing:
@@ -105,6 +105,16 @@ def _warnings(site: Site, result: Evaluation, contradictions: list[str]) -> Iter
             sure = "is not met" if checked.verdict is Verdict.DOES_NOT_FIT else "may not be met"
             yield f"{name} {sure} (a matter of quality): {checked.require.remedy} [{checked.require.source}]"
     yield from _operator_contract(result)
+
+
+def arena_notes(site: Site, shape: Mapping[str, Interval]) -> Iterable[str]:
+    """Says which settings differ from the boot whose measured rows are used, where they change those rows."""
+    boot = Knobs(site.model, site.given.as_is)
+    moved = [name for name in site.model.arena_knobs
+             if name in shape and name in boot and shape[name] != boot[name]]
+    if moved and not site.given.facts.keys().isdisjoint(("activation_arena", "pair_ceiling", "settled_free")):
+        yield (f"{', '.join(moved)} is not what it was in the boot that the facts are from: what is measured at boot "
+               "(the activation arena, a pair's ceiling) may move; read the next ledger before trusting the last MiB")
 
 
 def _operator_contract(result: Evaluation) -> Iterable[str]:
@@ -122,14 +132,9 @@ def _operator_contract(result: Evaluation) -> Iterable[str]:
 
 def upgrade_notes(site: Site) -> list[str]:
     """What changed between the version the site runs and the one asked about; empty where they are one."""
-    before = site.sources.runs or (site.ledger.version and f"{site.ledger.engine}@{site.ledger.version}"
-                                   if site.ledger else None)
-    if not before:
+    if site.runs is None or site.runs.engine != site.engine.engine:
         return []
-    old = resolve(before)
-    if old.engine != site.engine.engine or old.version == site.engine.version:
-        return []
-    return upgrades.between(old.engine, old.version, site.engine.version)
+    return upgrades.between(site.engine.engine, site.runs.version, site.engine.version)
 
 
 def quantity_json(quantity: Quantity) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
             "low": None if ranked.value is None else ranked.objective.low,
             "high": None if ranked.value is None else ranked.objective.high,
             "unit": answer.question.goal.unit,
-            "change": _change(answer, ranked),
+            "change": ranked.gain,
         },
         "binding": list(ranked.binding),
         "verdict": ranked.checked.verdict.word,
@@ -41,16 +41,6 @@ def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
         "constraints": [constraint_json(c) for c in result.constraints],
         "notes": list(ranked.notes),
     }
-
-
-def _change(answer: Answer, ranked: Ranked) -> int | None:
-    """How much better than the shape as it is, worst case against worst case."""
-    if answer.gained is None:
-        return None
-    first, own = answer.shapes[0].objective, ranked.objective
-    if answer.question.goal.sense == "max":
-        return answer.gained - (first.low - own.low)
-    return answer.gained - (own.high - first.high)
 
 
 def conflict_json(conflict: Conflict) -> dict[str, str]:

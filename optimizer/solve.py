@@ -9,11 +9,11 @@ from typing import Any, Final, Literal
 from measurements.records import ReadError
 from measurements.site import Site, knob_value
 from models.declare import BadValue, EngineModel, Goal, KnobSpec, Phase, Require, Verdict
-from models.evaluate import Reader
+from models.evaluate import Knobs, Reader
 from models.expr import ALWAYS, AtMost, Cond, Expr, Knob, Missing, knobs_in, lift
 from models.interval import MIB, Interval, size
 from optimizer.box import Box, box_search
-from optimizer.check import Check, MissingFacts, check, how_to_get
+from optimizer.check import Check, MissingFacts, arena_notes, check, how_to_get
 
 #: What the solver may take for one stage; a small model needs milliseconds.
 SECONDS: Final = 10.0
@@ -68,13 +68,18 @@ class Companion:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One shape of an answer: its changes, the objective's interval, and the check it passed."""
+    """One shape of an answer: its changes, the objective's interval, and the check it passed.
+
+    ``gain`` is how much better it is than the shape as it is, worst case against worst case; None where that is
+    not known.
+    """
 
     rank: int
     shape: dict[str, int]
     changes: dict[str, tuple[int | None, int]]
     objective: Interval
     value: int | None
+    gain: int | None
     binding: tuple[str, ...]
     checked: Check
     companions: tuple[Companion, ...]
@@ -98,7 +103,6 @@ class Answer:
     status: Literal["optimal", "feasible", "infeasible"]
     shapes: tuple[Ranked, ...]
     conflict: tuple[Conflict, ...] = ()
-    gained: int | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -252,7 +256,7 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     if not shapes[0].binding:
         shapes[0] = replace(shapes[0], binding=tuple(_next_step(question, _better(question, shapes[0]), seconds)))
     warnings += _lacking_constraints(question)
-    return Answer(question, status, tuple(shapes), (), _gain(question, shapes[0]), tuple(warnings))
+    return Answer(question, status, tuple(shapes), (), tuple(warnings))
 
 
 def _next_step(question: Question, better: Cond, seconds: float) -> Iterator[str]:
@@ -333,7 +337,8 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
     changes = {name: (question.running.get(name), new) for name, new in shape.items()
                if question.running.get(name) != new}
     best = None if shift else (value.low if question.goal.sense == "max" else value.high)
-    return Ranked(rank, shape, changes, value, best, tuple(_binding(question, checked, reader, shape)), checked,
+    gain = _gain(question, shape) if changes else 0
+    return Ranked(rank, shape, changes, value, best, gain, tuple(_binding(question, checked, reader, shape)), checked,
                   companions, tuple(_notes(question, shape, changes)))
 
 
@@ -408,10 +413,7 @@ def _notes(
     if shape.get("vram_weights_mib", 0) < before:
         yield (f"vram_weights_mib falls by {before - shape['vram_weights_mib']:,} MiB: fewer experts stay on the card; "
                f"to keep them, ask with --at-least vram_weights={before}MiB")
-    moved = [name for name in model.arena_knobs if name in changes]
-    if moved:
-        yield (f"{', '.join(moved)} changes what the activation arena takes, which is known for the boot that was "
-               "read only: read the next ledger before trusting the last MiB")
+    yield from arena_notes(question.site, Knobs(model, shape))
     if (question.running.get("host_pool_mib") or 0) < shape.get("host_pool_mib", 0):
         limits = [n for n in ("ttm_limit", "memlock", "mem_total") if n not in question.site.given.facts]
         if limits:
@@ -423,15 +425,14 @@ def _notes(
         yield "host_reserve_gib allocates nothing: lowering it only admits a larger pool, raising it frees nothing"
 
 
-def _gain(question: Question, best: Ranked) -> int | None:
-    """How much better rank 1 is than the shape as it is, on the pessimistic side; None where that is not known."""
-    reader = Reader(question.site.model, replace(question.site.given, printed={}), question.site.knobs)
-    now = reader.shifted(question.goal.objective, question.goal.shifts)
-    if isinstance(now, Missing):
+def _gain(question: Question, shape: Mapping[str, int]) -> int | None:
+    """How much better ``shape`` is than the one as it is, both without what a ledger narrowed."""
+    goal, given = question.goal, replace(question.site.given, printed={})
+    now, new = (Reader(question.site.model, given, knobs).shifted(goal.objective, goal.shifts)
+                for knobs in (question.site.knobs, shape))
+    if isinstance(now, Missing) or isinstance(new, Missing):
         return None
-    if question.goal.sense == "max":
-        return best.objective.low - now.low
-    return now.high - best.objective.high
+    return new.low - now.low if goal.sense == "max" else now.high - new.high
 
 
 def _lacking_constraints(question: Question) -> Iterator[str]:
@@ -454,7 +455,7 @@ def _infeasible(question: Question, seconds: float) -> Answer:
     if verdict == "open":
         warnings.append("infeasible by CP-SAT; the search without it was too large to confirm this")
     conflict = _shrink(question, requires, seconds)
-    return Answer(question, "infeasible", (), tuple(conflict), None, tuple(warnings))
+    return Answer(question, "infeasible", (), tuple(conflict), tuple(warnings))
 
 
 def _cross_check(question: Question, requires: Sequence[Require]) -> str:

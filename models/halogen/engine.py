@@ -7,6 +7,7 @@ which decide whether the pool is halved, and the *measured* ones, which say how 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -22,6 +23,7 @@ from models.declare import (
     Require,
     Row,
     row,
+    seen_in_the_log,
 )
 from models.expr import (
     ALWAYS,
@@ -59,6 +61,9 @@ PIN_FLOOR: Final = 16 * GIB
 DEVICE_CEILING: Final = Interval(printed("39.703", GIB).low, 47 * GIB)
 #: Compaction stalls of a boot: clean ones cost 45 at most, the engine's own alarm is at 1,000.
 STALLS: Final = Interval(45, 999)
+#: The trunk kept for prefill on v2, and the vision tower: its weights alone, up to weights and worst-case scratch.
+KEEP_TRUNK: Final = 11 * GIB // 2
+VISION: Final = Interval(printed("0.84", GIB).low, printed("1.97", GIB).high)
 _STEP: Final = GIB // 20  # half a print step of 0.1 GiB
 
 _FIT = "fit lines of 0.5.8 and 0.13.0, recomputed"
@@ -79,7 +84,7 @@ def recognise(name: str) -> Checkpoint:
         return "gguf"
     names: tuple[Checkpoint, ...] = ("w4b", "ht43", "v2")
     for known in names:
-        if word == known or f"-{known}." in word or f"-{known}-" in word or word.endswith(f"-{known}"):
+        if known in re.split(r"[-.]", word):
             return known
     return ""
 
@@ -182,11 +187,13 @@ def _facts() -> dict[str, FactSpec]:
                  "log line `less W resident weights`, or set HALOGEN_CHECKPOINT (or --fact checkpoint=NAME: "
                  "w4b, v2, ht43)"),
         FactSpec("device_budget", "B", "log line `kv pool: host RAM ... = X GiB for the device`"),
+        FactSpec("boot_pool", "positions", "log line `listening ... KV pool`: the pool after a clamp"),
         FactSpec("boot_reserve", "B", "log line `kv pool: ... and R reserved`"),
         FactSpec("checkpoint", "", "the checkpoint's file name", words=("w4b", "v2", "ht43", "gguf")),
         FactSpec("gtt_total", "B", "log line `GTT in use before this start: U GiB of T`"),
         FactSpec("gtt_used", "B", "log line `GTT in use before this start: U GiB of T`"),
         FactSpec("host_left", "B", "log line `host memory left for everything else`"),
+        FactSpec("outcome_seen", "", "the log's own failure line", cap=len(Outcome) - 1),
         FactSpec("compaction_stalls", "stalls", "log lines `N compaction stalls during that step`, added up"),
     ]
     return {spec.name: spec for spec in specs}
@@ -196,12 +203,13 @@ class _Memory:
     """The fit check and what is held, for one version and checkpoint."""
 
     def __init__(self, version: Version, checkpoint: Checkpoint) -> None:
+        self.version = version
         self.early = version < (0, 15, 1)
         self.checkpoint = checkpoint
         ctx, asked = Knob("ctx"), Knob("kv_pool_positions")
         self.tokens = self.effective(Knob)
         vision = Knob("vision_tower")
-        trunk = Knob("prefill_keep_trunk") * (11 * GIB // 2) if version >= (0, 15, 2) else lift(0)
+        trunk = Knob("prefill_keep_trunk") * KEEP_TRUNK if version >= (0, 15, 2) else lift(0)
         resident = Fact("resident_weights")
         # from 0.15.1 the weights are read from the file; whether the tower's 0.84 GiB is among them is not known
         tower = lift(0) if self.early else vision * between(0, printed("0.84", GIB).high)
@@ -258,7 +266,14 @@ class _Memory:
     def moving(self, read: Callable[[str], Expr], pool: Expr) -> Expr:
         """Bytes held that settings move: the pool, working memory, and the prompt cache."""
         working = _working_memory(self.checkpoint, self.early, self.effective(read), read("kv_slots"))
-        return pool * POSITION + working + self.entries(read)
+        trunk = read("prefill_keep_trunk") * KEEP_TRUNK if self.version >= (0, 15, 2) else lift(0)
+        return pool * POSITION + working + self.entries(read) + trunk
+
+    def vision_moved(self) -> Expr:
+        """Bytes that switching the vision tower off (or on) gives back (or takes)."""
+        now, before = Knob("vision_tower"), AsIs("vision_tower")
+        held = between(VISION.low, VISION.high)
+        return select(now.equals(before), 0, select(now >= 1, 0 - held, held))
 
     def _locked(self, version: Version) -> Expr:
         weights: Expr
@@ -272,7 +287,8 @@ class _Memory:
         self.weights = weights + tower
         self.pinned = pinned = select(Knob("flash_pin_trunk").equals(1), self.weights, 0)
         working = _working_memory(self.checkpoint, self.early, self.tokens, Knob("kv_slots"))
-        return pinned + self.pool * POSITION + working + _working_noise(self.checkpoint, self.early)
+        trunk = Knob("prefill_keep_trunk") * KEEP_TRUNK if version >= (0, 15, 2) else lift(0)
+        return pinned + self.pool * POSITION + working + trunk + _working_noise(self.checkpoint, self.early)
 
     @staticmethod
     def entries(read: Callable[[str], Expr]) -> Expr:
@@ -328,6 +344,7 @@ def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: E
                 Outcome.STALLS, "start on a host whose memory is not fragmented (after a reboot)",
                 "the engine's own warning; clean starts cost 45 at most", "believed",
                 use="evidence"),
+        *seen_in_the_log(),
     ]
     if version >= (0, 15, 2):
         found.append(m.trunk_fit)
@@ -348,12 +365,15 @@ def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: E
 def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bool) -> EngineModel:
     """The model of one halogen version with one checkpoint; ``assumed`` when nobody named the checkpoint."""
     m = _Memory(version, checkpoint)
-    held = row("held_total", m.locked + m.cache)
+    # what the log adds up leaves the tower out (to 0.15.1) or its scratch
+    unlisted = VISION if version < (0, 15, 2) else Interval(0, VISION.high - VISION.low)
+    held = row("held_total", m.locked + m.cache + Knob("vision_tower") * between(unlisted.low, unlisted.high))
     # What is left cannot be derived from totals (it was 7 GiB off once): it is read from a log, and moved by
     # the difference the settings make.
     pins, pinned = Knob("flash_pin_trunk"), AsIs("flash_pin_trunk")
     unpinned = select(pins.equals(pinned), 0, select(pins >= 1, 0 - m.weights, m.weights))
-    moved = m.moving(AsIs, AsIs("kv_pool_positions")) - m.moving(Knob, m.pool) + unpinned
+    boot_pool = Fact("boot_pool", AsIs("kv_pool_positions"))
+    moved = m.moving(AsIs, boot_pool) - m.moving(Knob, m.pool) + unpinned + m.vision_moved()
     host_left = row("host_left", Fact("host_left") + moved)
     source = _FIT if m.early else _FIT_LATER
     fit_basis: Basis = "inferred" if m.early and checkpoint == "w4b" else "believed"

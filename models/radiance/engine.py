@@ -22,6 +22,7 @@ from models.declare import (
     Require,
     Row,
     row,
+    seen_in_the_log,
 )
 from models.expr import (
     NEVER,
@@ -197,6 +198,7 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
         FactSpec("ttm_limit", "B", "cat /sys/module/ttm/parameters/pages_limit, times 4096"),
         FactSpec("memlock", "B", "ulimit -l, times 1024"),
         FactSpec("ngram_table", "B", "boot ledger, line `placement: n-gram table`; 0B where it stays on disk"),
+        FactSpec("outcome_seen", "", "the log's own failure line", cap=len(Outcome) - 1),
         FactSpec("ngram_size", "B", "the size of the container's n-gram table"),
     ]
     return {spec.name: spec for spec in specs}
@@ -235,7 +237,9 @@ class _Budget:
             "headroom_kept", maximum(self._read("gpu_headroom_mib") * MIB, Fact("left_to_host", integrated))
         )
         # the block tables are carved for the worst step, so they move with sequences and length (exact on two ledgers)
-        self.staging = row("step_staging", Fact("step_staging") + _tables(self._read) - _tables(AsIs))
+        # the first 1.0.x commits have no such row at all, the later ones may carve the tables once or three times
+        unseen = None if queues else between(0, _tables(AsIs) + MIB)
+        self.staging = row("step_staging", Fact("step_staging", unseen) + _tables(self._read) - _tables(AsIs))
         fixed = [Fact("already_held"), self.headroom, Fact("activation_arena"), self.staging]
         if queues:
             fixed.append(Fact("hardware_queues"))
@@ -248,12 +252,12 @@ class _Budget:
             self.weights_stated: Cond = NEVER
             self.kv_stated: Cond = NEVER
             self.stated_weights, self.stated_kv = lift(0), lift(0)
-            self.pair_mib = lift(0)
+            self.cache_mib = lift(0)
         else:
             weights, kv = self._read("vram_weights_mib"), self._read("vram_kv_mib")
             self.weights_stated, self.kv_stated = weights >= 1, kv >= 1
             self.stated_weights, self.stated_kv = weights * MIB, kv * MIB
-            self.pair_mib = weights + kv
+            self.cache_mib = kv
         self.both_stated = self.weights_stated & self.kv_stated
         self.pair = self.stated_weights + self.stated_kv
         self.claimable = row("claimable", self.before_pools - self.pair)
@@ -283,7 +287,10 @@ class _Budget:
             # the experts keep what the host pool cannot hold, the cache takes the rest up to its demand, and
             # what the cache does not want returns to the experts
             whole = plane + self.spare
-            room = self._read("host_pool_mib") * MIB
+            # the disk tier stages four of the widest units and four windows of 32 MiB in the pool
+            tier = self._read("weights_disk_tier").equals(1)
+            room = self._read("host_pool_mib") * MIB - select(tier, 4 * Fact("unit_max") + 128 * MIB, 0)
+            room = maximum(room, 0)
             self.floor = row("expert_floor", minimum(whole, maximum(whole - room, 0)))
             derived_experts = minimum(maximum(elastic - demand, self.floor), whole)
             offered = maximum(elastic - self.floor, 0)
@@ -365,10 +372,13 @@ def _pinned(of: Family, version: Version, budget: _Budget) -> Named:
     return row("pinned_total", total(terms))
 
 
-def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known: bool) -> tuple[Require, ...]:
+def _requires(
+    of: Family, queues: bool, budget: _Budget, ceiling: Named, pinned: Named, known: bool
+) -> tuple[Require, ...]:
     b = budget
     moved = Knob("gpu_headroom_mib") * MIB - AsIs("gpu_headroom_mib") * MIB
-    floor = Fact("settle_floor", AsIs("gpu_headroom_mib") * MIB + between(KEPT_LOW, KEPT_HIGH)) + moved
+    kept = between(KEPT_LOW, KEPT_HIGH) if queues else lift(0)  # before 1.0.9 the floor is the headroom alone
+    floor = Fact("settle_floor", AsIs("gpu_headroom_mib") * MIB + kept) + moved
     sessions = _sessions()
     full = b.fixed + sessions * b.blocks_each * b.page
     capped = b.at_cap & (sessions <= Knob("max_num_seqs"))
@@ -378,12 +388,20 @@ def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known:
         "B": "raise host_pool_mib, or ask for fewer or shorter sequences",
         "C": "raise host_pool_mib, or ask for fewer or shorter sequences",
     }[of]
+    # the serve script raises the limit to its target before the engine starts
+    target = Knob("ttm_target_mib") * MIB
+    ttm_limit = select(target >= 1, maximum(target, Fact("ttm_limit", lift(0))), Fact("ttm_limit"))
     operator_rate = select(Knob("kv_cache_dtype").equals(1), 7_488, 14_144)
     operator = (Knob("max_num_seqs") * Knob("max_model_len") * operator_rate
                 + 110 * MIB * Knob("max_num_seqs") + 448 * MIB)
     found = [
         Require("claimable_covers", b.pair, b.before_pools, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
                 "lower the stated pools or the headroom by the amount that is short", _SOURCE),
+        Require("arena_as_measured", Knob("max_num_batched_tokens"),
+                between(AsIs("max_num_batched_tokens"), 1 << 20), "tokens", Phase.BOOT,
+                Outcome.OUT_OF_MEMORY_AT_BOOT,
+                "keep max_num_batched_tokens, or read the ledger of a boot with the new value: the arena grows with it",
+                "boot ledger, row `activation arena`", "believed"),
         Require("kv_pool_opens", b.fixed + b.page, b.vram_kv, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
                 "the pool must hold its state and one block: " + funding, _KV),
         Require("one_full_request", b.fixed + b.blocks_each * b.page, b.vram_kv, "B", Phase.REQUEST,
@@ -394,7 +412,7 @@ def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known:
                 lift(LOSSY_WIRE_ROWS), "rows", Phase.QUALITY, Outcome.SERVES,
                 "fewer sequences or drafts, or tp_wire=exact", "operator note 001",
                 unless=Knob("tp_wire").equals(0)),
-        Require("pinned_within_ttm", pinned, maximum(Fact("ttm_limit"), Knob("ttm_target_mib") * MIB), "B",
+        Require("pinned_within_ttm", pinned, ttm_limit, "B",
                 Phase.BOOT, Outcome.REFUSED_AT_BOOT, "raise ttm.pages_limit, or lower host_pool_mib", _PINNED),
         Require("pinned_within_memlock", pinned, Fact("memlock"), "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
                 "set LimitMEMLOCK=infinity, or lower host_pool_mib", _PINNED),
@@ -403,14 +421,15 @@ def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known:
         Require("ttm_gate", pinned, Knob("ttm_min_mib") * MIB, "B", Phase.QUALITY, Outcome.SERVES,
                 "raise ttm_min_mib to the pinned ledger, and ttm_target_mib with it", _PINNED,
                 unless=Knob("ttm_min_mib").equals(0)),
-        Require("ttm_target", Knob("ttm_min_mib"), Knob("ttm_target_mib"), "MiB", Phase.BOOT,
-                Outcome.REFUSED_AT_BOOT, "raise ttm_target_mib above ttm_min_mib", _PINNED,
-                unless=Knob("ttm_min_mib").equals(0) | Knob("ttm_target_mib").equals(0)),
+        Require("ttm_gate_opens", Knob("ttm_min_mib") * MIB, ttm_limit, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
+                "raise ttm_target_mib (or ttm.pages_limit) above ttm_min_mib", _PINNED,
+                unless=Knob("ttm_min_mib").equals(0)),
     ]
     if of == "A":
         found.append(
             Require("operator_contract", operator, b.vram_kv, "B", Phase.QUALITY, Outcome.SERVES,
-                    "the operators' formula (110 MiB a sequence, 448 MiB) holds at draft depth 2 only",
+                    "raise vram_kv_mib by what is short; the operators' formula (110 MiB a sequence, 448 MiB) is "
+                    "exact at draft depth 2 only",
                     "operator notes 001, 003", unless=b.at_cap)
         )
     placed = "raise host_pool_mib, free VRAM for experts, or set --weights-disk-tier"
@@ -447,7 +466,7 @@ def _requires(of: Family, budget: _Budget, ceiling: Named, pinned: Named, known:
                     Phase.QUALITY, Outcome.SERVES, "a host pool beyond the expert plane buys nothing", _FUNDING,
                     use="search"),
         ]
-    return tuple(found)
+    return (*found, *seen_in_the_log())
 
 
 def _sessions() -> Expr:
@@ -533,7 +552,7 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
         knobs=_knobs(of),
         facts=_facts(of, queues),
         rows={r.name: r for r in rows},
-        requires=_requires(of, budget, ceiling, pinned, known),
+        requires=_requires(of, queues, budget, ceiling, pinned, known),
         goals=_goals(of, budget, pinned, headroom),
         no_goals={},
         split=tuple(split if of != "C" else split[2:]),
@@ -543,7 +562,8 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
             (~NEVER, ("pool_contract",)),
         ),
         sessions=_sessions(),
-        spare=0 - b.pair_mib - Knob("host_pool_mib"),
+        # experts on the card are no slack: giving them up to leave VRAM idle would be a loss
+        spare=0 - b.cache_mib - Knob("host_pool_mib"),
         removed=_removed(of),
         notes=(
             Note("the pool is at its cap, but rounding to whole MiB leaves it a little under the full length: "
@@ -551,6 +571,9 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
                  b.at_cap & Knob("max_num_seqs").equals(1)),
             Note("a stated vram_weights_mib gets no prefill staging region: long prefills run without the stager",
                  b.weights_stated if of == "A" else NEVER),
+            *(() if of == "A" else (Note(
+                "the cache is under its demand: more sequences raise the demand alone, and the recurrent state of each "
+                "(about 110 MiB) comes out of the tokens", ~b.at_cap),)),
             Note("the host pool is larger than the expert plane: what exceeds it buys nothing",
                  Knob("host_pool_mib") * MIB >= Fact("expert_plane") + b.spare),
         ),
@@ -566,6 +589,7 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
                            "what is kept for step staging and kernels built on first use), which a first launch needs. "
                            "It does not show the KV cache's idle blocks, which are already lent to experts.",
         },
-        arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens"),
+        arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens", "mm_max_patches",
+                     "embedding_placement"),
     )
 

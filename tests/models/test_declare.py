@@ -40,7 +40,7 @@ def test_parsed(spec: KnobSpec, text: str | None, value: int) -> None:
     (SEQS, "0", "is 0; write a number from 1 to 4096"),
     (SEQS, "4097", "is 4097; write a number"),
     (SEQS, "9" * 16, "far out of range"),
-    (RATIO, "0", "is 0; write a number from 1e-06 to 0.999999"),
+    (RATIO, "0", "is 0; write a number from 0.000001 to 0.999999"),
     (RATIO, "1", "is 1; write a number"),
     (RATIO, "1e-2", "not a plain number"),
     (RATIO, "-0.5", "not a plain number"),
