@@ -219,8 +219,9 @@ class Require:
     """``need <= limit``, or else ``broken``; the slack is ``limit - need`` in ``unit``.
 
     It does not apply where ``unless`` holds. ``use`` says where it counts: ``always``; as ``evidence``, which
-    a log showed of a past boot and which judges that boot alone; or in a ``search``, where it only keeps a
-    solver from values that buy nothing. ``guards`` names knobs that it keeps from being lowered too far: an answer
+    a log showed of a past boot and which judges that boot alone; in a ``search``, where it only keeps a solver
+    from values that buy nothing; or as one that companion values are ``moved`` to meet, so that it is judged but
+    bounds no search. ``guards`` names knobs that it keeps from being lowered too far: an answer
     that lowers one needs it decided. A matter of ``form`` (a multiple of 256) never counts as what binds.
     """
 
@@ -234,7 +235,7 @@ class Require:
     source: str
     basis: Basis = "read"
     unless: Cond = NEVER
-    use: Literal["always", "evidence", "search"] = "always"
+    use: Literal["always", "evidence", "search", "moved"] = "always"
     guards: tuple[str, ...] = ()
     form: bool = False
     #: The condition as a whole; one object, so that other expressions can be written with it.

@@ -323,7 +323,7 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
     reader = Reader(model, site.given, shape)
     checked = check(asked, shape, reader)
     broken = [c.require.name for c in checked.evaluation.constraints
-              if c.hard and c.require.use == "always" and c.verdict not in (None, Verdict.FITS)]
+              if c.hard and c.require.use in ("always", "moved") and c.verdict not in (None, Verdict.FITS)]
     broken += [b.label for b in question.bounds if reader.condition(_bound_condition(model, b)) is not True]
     if broken:
         raise Disagreement(f"rank {rank} breaks {', '.join(broken)} by plain arithmetic")

@@ -36,7 +36,7 @@ class TestRadiance105(EngineContract):
     knobs: ClassVar[Words] = _SHAPE | {"expert_vs_cache_ratio": "0.82"}
     facts: ClassVar[Facts] = _BUDGET
     required: ClassVar[Names] = (
-        "card_total", "already_held", "activation_arena", "step_staging", "static_weights", "expert_plane",
+        "card_total", "already_held", "activation_arena", "static_weights", "expert_plane",
         "num_speculative_tokens",
     )
     ranges: ClassVar[Bounds] = _RANGES | {
@@ -68,7 +68,7 @@ class TestRadiance1013Derived(TestRadiance105):
 
     engine = "radiance@1.0.13"
     facts: ClassVar[Facts] = _BUDGET | _QUEUES
-    required: ClassVar[Names] = (*TestRadiance105.required, "hardware_queues")
+    required: ClassVar[Names] = (*TestRadiance105.required, "step_staging", "hardware_queues")
 
 
 class TestRadiance1013CacheStated(TestRadiance1013Derived):

@@ -193,7 +193,7 @@ def test_wrong_fact(word: str, right: str, tmp_path: Path, capsys: Capture) -> N
     (["--top", "0"], "0 is not in the range"),
     (["--top", "some"], "not a valid int"),
     (["--sessions", "0"], "0 is not in the range"),
-    (["--limit", "bogus"], "no constraint is called 'bogus'; known: claimable_covers"),
+    (["--limit", "bogus"], "no constraint is called 'bogus'; known: arena_as_measured, claimable_covers"),
     (["--bogus"], "No such option"),
     (["extra", "words"], "unexpected extra argument"),
 ])
