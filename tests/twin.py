@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
+import numpy as np
+from numpy.typing import NDArray
+
 MIB = 1 << 20
 GIB = 1 << 30
 PAGE = 4096
@@ -233,3 +236,282 @@ def halogen_fit(*, pool: int, ctx: int, budget: Fraction, other: Fraction, margi
             break
         pool = max(ctx, pool // 2)
     return pool
+
+
+# --- whole grids of shapes, bounded over the facts' intervals --------------------------------------------------------
+
+Whole = NDArray[np.int64]
+Fact = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Every shape of a grid: which surely hold (by constraint), and bounds of the rows and objectives."""
+
+    holds: dict[str, NDArray[np.bool_]]
+    low: dict[str, Whole]
+    high: dict[str, Whole]
+
+
+def _up(value: Whole, unit: int) -> Whole:
+    return -(-value // unit) * unit
+
+
+@dataclass(frozen=True)
+class RadianceSite:
+    """What does not move: the generation, exact knobs and the facts' bounds (a missing fact is absent)."""
+
+    family: str
+    facts: dict[str, Fact]
+    boot: dict[str, int]
+    sessions: int | None
+    exact: bool
+    fp8: bool
+    spec: int
+    slots: int
+    stages: bool
+    tp: int = 2
+
+
+def try_radiance(of: RadianceSite, knobs: dict[str, Whole]) -> Tried:
+    """Rows, constraints and objectives of radiance for every shape of a grid, on the pessimistic side.
+
+    ``knobs`` holds arrays of one size: sequences, length, headroom, host pool, ratio, both stated pools (0 derives).
+    """
+    low: dict[str, Whole] = {}
+    high: dict[str, Whole] = {}
+    holds: dict[str, NDArray[np.bool_]] = {}
+    seqs, length = knobs["max_num_seqs"], knobs["max_model_len"]
+    host = knobs["host_pool_mib"] * MIB
+    weights, kv = knobs["vram_weights_mib"] * MIB, knobs["vram_kv_mib"] * MIB
+    w_stated, kv_stated = weights > 0, kv > 0
+    both, derived = w_stated & kv_stated, ~w_stated & ~kv_stated
+    headroom = knobs["gpu_headroom_mib"] * MIB
+    facts = of.facts
+
+    # the pool: states a sequence, checkpoints (in the pool before 1.1), then blocks of four tokens
+    one = kv_pool(seqs=1, length=4, fp8=of.fp8, spec=of.spec, slots=of.slots, in_pool=of.family == "A")
+    copies = 2 if of.spec else 1
+    fixed = np.zeros_like(seqs)
+    for size, linear in ((54 * MIB, True), ((3 + of.spec) * 368_640, False), (23_296, True), (4 * (2 + of.spec), False),
+                         ((3 + of.spec) * 40_960, False)):
+        fixed = fixed + _up(size * seqs * (copies if linear else 1), PAGE)
+    fixed = fixed + 2 * PAGE
+    if of.family == "A" and of.slots:
+        fixed = fixed + of.slots * one.stride + GRANULE
+    each = -(-length // 4)
+    demand = fixed + seqs * each * one.page
+    sessions = seqs if of.sessions is None else np.full_like(seqs, of.sessions)
+
+    def blocks(pool: Whole) -> Whole:
+        found: Whole = np.maximum(pool - fixed, 0) // one.page
+        return found
+
+    # the budget
+    budgeted = "card_total" in facts
+    if budgeted:
+        tables = np.array([block_tables(int(s), int(n)) for s, n in zip(seqs.flat, length.flat, strict=True)])
+        tables = tables.reshape(seqs.shape) - block_tables(of.boot["max_num_seqs"], of.boot["max_model_len"])
+        charges = ["already_held", "activation_arena", "step_staging"]
+        charges += [name for name in ("hardware_queues", "drift", "prefetch") if name in facts]
+        least = facts["card_total"][0] - sum(facts[name][1] for name in charges)
+        most = facts["card_total"][1] - sum(facts[name][0] for name in charges)
+        claim_low = least - headroom - tables - weights - kv
+        claim_high = most - headroom - tables - weights - kv
+        holds["claimable_covers"] = claim_low >= 0
+        low["claimable"], high["claimable"] = claim_low, claim_high
+        statics_low, statics_high = facts["static_weights"]
+        plane_low, plane_high = facts["expert_plane"]
+        spare_low, spare_high = facts["spare"]
+        elastic_low = np.where(w_stated, claim_low, np.maximum(claim_low - statics_high, 0))
+        elastic_high = np.where(w_stated, claim_high, np.maximum(claim_high - statics_low, 0))
+        if of.family == "A":
+            keep = 1_000_000 - knobs["expert_vs_cache_ratio"]
+            room_low = np.maximum(elastic_low, 0) * keep // 1_000_000
+            room_high = np.maximum(elastic_high, 0) * keep // 1_000_000
+            offer_low = np.maximum(room_low, elastic_low - plane_high)
+            offer_high = np.maximum(room_high, elastic_high - plane_low)
+            share_low = np.maximum(elastic_low, 0) - room_low
+            share_high = np.maximum(elastic_high, 0) - room_high
+            first_low = np.minimum(np.maximum(share_low, elastic_low - demand), plane_low)
+            first_high = np.minimum(np.maximum(share_high, elastic_high - demand), plane_high)
+            whole_low, whole_high = plane_low, plane_high
+        else:
+            whole_low, whole_high = plane_low + spare_low, plane_high + spare_high
+            floor_low = np.minimum(np.maximum(whole_low - host, 0), whole_low)
+            floor_high = np.minimum(np.maximum(whole_high - host, 0), whole_high)
+            offer_low = np.maximum(elastic_low - floor_high, 0)
+            offer_high = np.maximum(elastic_high - floor_low, 0)
+            first_low = np.minimum(np.maximum(elastic_low - demand, floor_low), whole_low)
+            first_high = np.minimum(np.maximum(elastic_high - demand, floor_high), whole_high)
+            holds["expert_floor_covered"] = ~derived | (floor_high <= elastic_low)
+        offer_low = np.where(w_stated, claim_low, offer_low)
+        offer_high = np.where(w_stated, claim_high, offer_high)
+        cache_low = np.where(kv_stated, kv, np.minimum(offer_low, demand))
+        cache_high = np.where(kv_stated, kv, np.minimum(offer_high, demand))
+        full_low, full_high = np.minimum(elastic_low, plane_low), np.minimum(elastic_high, plane_high)
+        first_low = np.where(w_stated, weights - statics_high, np.where(kv_stated, full_low, first_low))
+        first_high = np.where(w_stated, weights - statics_low, np.where(kv_stated, full_high, first_high))
+        stage_low = np.zeros_like(seqs)
+        stage_high = np.zeros_like(seqs)
+        if of.family == "A" and of.stages:
+            layer = facts["expert_layer_max"][0] // PAGE
+            some_low = (layer - np.maximum(first_high, 0) * layer // plane_low) * PAGE
+            some_high = (layer - np.maximum(first_low, 0) * layer // plane_high) * PAGE
+            sure = (first_high < plane_low) & (2 * some_high < first_low) & ~w_stated
+            never = (first_low >= plane_high) | (2 * some_low >= first_high) | w_stated
+            stage_low = np.where(sure, 2 * some_low, np.where(never, 0, np.minimum(2 * some_low, 0)))
+            stage_high = np.where(never, 0, np.maximum(2 * some_high, 0))
+        experts_low, experts_high = first_low - stage_high, first_high - stage_low
+        low["experts"], high["experts"] = experts_low, experts_high
+        grant_low = np.minimum(statics_low, np.maximum(claim_low, 0)) + experts_low
+        grant_high = np.minimum(statics_high, np.maximum(claim_high, 0)) + experts_high
+        over_high = np.where(w_stated, 0, -grant_low % MIB if of.exact else MIB - 1)
+        over_low = over_high if of.exact else np.zeros_like(seqs)
+        low["vram_weights"] = np.where(w_stated, weights, _up(grant_low, MIB))
+        high["vram_weights"] = np.where(w_stated, weights, _up(grant_high, MIB))
+        left_low, left_high = np.maximum(cache_low - over_high, 0), np.maximum(cache_high - over_low, 0)
+        low["vram_kv"] = np.where(kv_stated, kv, left_low // MIB * MIB)
+        high["vram_kv"] = np.where(kv_stated, kv, left_high // MIB * MIB)
+        capped = ~kv_stated & (offer_low >= demand) & (sessions <= seqs)
+        full = ~kv_stated & (offer_low >= demand)
+        idle_low = np.maximum(elastic_low - demand - whole_high, 0)
+        unpaid = np.minimum(cache_low - over_high, 0)
+        spill = left_low % MIB if of.exact else np.zeros_like(seqs)
+        single = np.where(w_stated, claim_low - high["vram_kv"], claim_low - high["vram_weights"] - stage_high)
+        low["above headroom"] = np.where(both, claim_low, np.where(derived, idle_low + spill + unpaid, single))
+        resident = np.where(w_stated, weights - statics_high, experts_low)
+        holds["weights_hold_statics"] = ~w_stated | (statics_high <= weights)
+        if of.family != "C":
+            placed = plane_high <= resident - spare_high + host
+            holds["experts_placed"] = placed | derived if of.family == "B" else placed
+        if of.family != "A":
+            most_host = max(-(-(plane_low + spare_low) // MIB) * MIB, of.boot["host_pool_mib"] * MIB)
+            holds["host_pool_within_plane"] = host <= most_host
+    else:
+        low["vram_kv"] = high["vram_kv"] = kv
+        low["vram_weights"] = high["vram_weights"] = weights
+        capped = full = np.zeros_like(both)
+    pool = low["vram_kv"]
+    holds["kv_pool_opens"] = fixed + one.page <= pool
+    holds["one_full_request"] = capped | (fixed + each * one.page <= pool)
+    holds["pool_contract"] = capped | (fixed + sessions * each * one.page <= pool)
+    if "pair_ceiling" in facts and of.family != "C":
+        moved = headroom - of.boot["gpu_headroom_mib"] * MIB
+        holds["pair_ceiling"] = ~both | (weights + kv <= facts["pair_ceiling"][0] - moved)
+        low["pair headroom"] = facts["pair_ceiling"][0] - moved - weights - kv
+    # pinned RAM, the n-gram table on disk
+    pinned = of.tp * host
+    pinned = pinned + 2048 * MIB
+    if of.family != "A":
+        pinned = pinned + of.slots * of.tp * one.stride
+    high["pinned"] = pinned
+    for fact, name in (("mem_total", "pinned_within_ram"), ("memlock", "pinned_within_memlock")):
+        if fact in facts:
+            holds[name] = pinned <= facts[fact][0]
+    low["kv_tokens"] = blocks(pool) * 4
+    low["sessions"] = np.maximum(blocks(pool) // each, np.where(full, seqs, 0))
+    return Tried(holds, low, high)
+
+
+@dataclass(frozen=True)
+class HalogenSite:
+    """What does not move on a halogen server; ``later`` from 0.15.1, ``trunk`` where keeping it is asked for."""
+
+    checkpoint: str
+    later: bool
+    facts: dict[str, Fact]
+    sessions: int
+    fit: bool
+    vision: bool
+    trunk: bool
+    weights: Fact
+    trunk_known: bool
+    gtt: bool
+    boot: dict[str, int]
+
+
+def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
+    """Rows, constraints and objectives of halogen for every shape of a grid, on the pessimistic side.
+
+    ``knobs``: ctx, kv_pool_positions, max_tok, kv_slots, host_reserve_gib (in thousandths), cache_entries.
+    """
+    ctx, pool = knobs["ctx"], knobs["kv_pool_positions"]
+    tokens = np.minimum(knobs["max_tok"], ctx)
+    step = GIB // 20
+
+    def line(base: int, slope: int, per: int, of_tokens: Whole) -> Whole:
+        return (base * GIB + of_tokens * slope * GIB // per) // 10
+
+    if not of.later:
+        work = line(38, 84, 16_384, tokens)
+    elif of.checkpoint == "v2":
+        work = line(38, 88, 32_768, tokens)
+    else:
+        work = line(95, 31, 32_768, tokens)
+    other = work + step + (11 * GIB // 2 if of.trunk else 0)
+    margin = printed_high(197, 100) if of.vision else printed_high(15, 10)
+    if of.later:
+        margin = 21 * GIB // 10
+    facts = of.facts
+    tower = printed_high(84, 100) if of.vision and of.later else 0
+    budget = facts["mem_total"][0] - facts["resident_weights"][1] - tower - knobs["host_reserve_gib"] * GIB // 1000
+    budget = np.maximum(budget, 0)
+    holds: dict[str, NDArray[np.bool_]] = {}
+    runs = (pool > ctx) & of.fit
+    fits = pool * 29_500 + other + margin <= budget
+    holds["fit"] = ~runs | fits
+    holds["pool_holds_context"] = ctx <= pool
+    holds["pool_grid"] = pool % 256 == 0
+    holds["context_within_rope"] = ctx <= 262_144
+    holds["device_ceiling"] = pool * 29_500 + other <= printed_low(39_703, 1000)
+    holds["sessions_held"] = of.sessions * ctx <= pool
+    slots, entries = knobs["kv_slots"], knobs["cache_entries"]
+    held = moving(of, ctx, pool, knobs["max_tok"], slots, entries)
+    tenth = GIB // 10
+    noise = 4 * tenth if of.later and of.checkpoint == "v2" else tenth * 3 // 2
+    weights = of.weights[1] + (84 * GIB // 100 if of.vision and of.trunk_known else 0)
+    holds["held_within_ram"] = held + weights + noise <= facts["mem_total"][0]
+    if "mem_available" in facts:
+        holds["pin_floor"] = np.full_like(runs, weights + 16 * GIB <= facts["mem_available"][0])
+    if of.gtt and "gtt_total" in facts:
+        if not of.later:
+            arena = line(0, 167, 32_768, tokens)
+        elif of.checkpoint == "v2":
+            arena = line(0, 88, 32_768, tokens)
+        else:
+            arena = line(60, 31, 32_768, tokens)
+        need = pool * 29_500 + slots * 115 * MIB + arena + 2 * step
+        holds["gtt_gate"] = need <= facts["gtt_total"][0] - facts["gtt_used"][1]
+    low: dict[str, Whole] = {"sessions": pool // ctx}
+    if "host_left" in facts:
+        was = moving(of, *(np.array(of.boot[name]) for name in (
+            "ctx", "kv_pool_positions", "max_tok", "kv_slots", "cache_entries")))
+        low["host_left"] = facts["host_left"][0] + was - held
+    # what a boot's own total leaves out of the vision tower: all of it up to 0.15.1, its scratch since
+    unlisted = (printed_high(197, 100) if not of.trunk_known else printed_high(197, 100) - printed_low(84, 100))
+    return Tried(holds, low, {"held": held + weights + noise + (unlisted if of.vision else 0)})
+
+
+def moving(of: HalogenSite, ctx: Whole, pool: Whole, max_tok: Whole, slots: Whole, entries: Whole) -> Whole:
+    """What is held and moved by settings: the pool, measured working memory, slots and prompt-cache entries."""
+    tokens = np.minimum(max_tok, ctx)
+    if not of.later:
+        work = (37 * GIB + tokens * 88 * GIB // 16_384) // 10
+    elif of.checkpoint == "v2":
+        work = (36 * GIB + tokens * 45 * GIB // 16_384) // 10
+    else:
+        work = (95 * GIB + tokens * 15 * GIB // 16_384) // 10
+    trunk = 11 * GIB // 2 if of.trunk else 0
+    found: Whole = pool * 29_500 + work + (slots - 4 + entries) * 111 * MIB + trunk
+    return found
+
+
+def printed_high(number: int, per: int) -> int:
+    """The largest byte count that prints as ``number / per`` GiB, in the decimals that ``per`` has."""
+    return (2 * number + 1) * GIB // (2 * per)
+
+
+def printed_low(number: int, per: int) -> int:
+    """The least byte count that prints so."""
+    return -(-(2 * number - 1) * GIB // (2 * per))
