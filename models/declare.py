@@ -254,8 +254,8 @@ class Require:
 class Goal:
     """What may be asked for: the objective, its direction and unit, and the knobs it may move by itself.
 
-    ``shifts`` are facts that move the objective by a constant alone, so that an answer without them is
-    still the best one; its value is then not known.
+    ``shifts`` are facts that, where ``shifts_when`` holds, move the objective by a constant alone, so that an
+    answer without them is still the best one; its value is then not known.
     """
 
     name: str
@@ -265,6 +265,7 @@ class Goal:
     unit: str
     moves: tuple[str, ...] = ()
     shifts: frozenset[str] = frozenset()
+    shifts_when: Cond = ALWAYS
 
 
 @dataclass(frozen=True, slots=True)

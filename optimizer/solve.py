@@ -137,6 +137,8 @@ def ask(
     bounds = [_bound(model, name, text, "at least") for name, text in at_least]
     bounds += [_bound(model, name, text, "at most") for name, text in at_most]
     reader = Reader(model, site.given, base)
+    if reader.condition(target.shifts_when) is not True:
+        target = replace(target, shifts=frozenset())
     opened = [*target.moves, *(name for name, when in model.split if reader.condition(when) is True)]
     opened += [bound.name for bound in bounds if bound.name in model.knobs]
     for name in free:
