@@ -213,7 +213,7 @@ def show_free(document: dict[str, Any]) -> None:
                       f"({_range(own)}; {_safe(own['source'])})")
     console.print(_safe(document["other_tools"]))
     console.print("\n[bold]What it buys[/], each by itself")
-    table = _table("goal", ("from -> to", "right"), "set", "what else moves", "what binds")
+    table = _table("goal", ("gives", "right"), "set", "what else moves", "what binds")
     for use in document["uses"]:
         table.add_row(*_use_row(use))
     console.print(table)

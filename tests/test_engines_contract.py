@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import pytest
-
 from models.radiance.engine import TRAINED_CONTEXT
 from tests.contract import Bounds, EngineContract, Facts, Names, Words
 from tests.made_sites import IQ4R, W4, Word
