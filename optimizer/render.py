@@ -193,7 +193,7 @@ def show_solve(document: dict[str, Any]) -> None:
     console.print()
     console.print(_constraint_table(best["constraints"]))
     _list(console, "Before you take it", best["notes"])
-    _list(console, "To know", document["warnings"])
+    _list(console, "To know", [text for text in document["warnings"] if text not in best["notes"]])
 
 
 def show_free(document: dict[str, Any]) -> None:
@@ -258,7 +258,7 @@ def show_propose(document: dict[str, Any]) -> None:
     console.print("\n[bold]The next boot must print[/]")
     console.print(_ledger_table(document["predicted"]))
     _list(console, "Before you take it", shape["notes"])
-    _list(console, "To know", document["warnings"])
+    _list(console, "To know", [text for text in document["warnings"] if text not in shape["notes"]])
 
 
 def show_ledger(document: dict[str, Any]) -> None:

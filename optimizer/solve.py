@@ -411,10 +411,7 @@ def _notes(
                "region, so long prefills lose their stager")
     if "vram_kv_mib" in changes and knobs.get("vram_kv_mib", 0) == 0:
         yield "this states vram_kv_mib on a site that derives it: the cache no longer follows the ratio"
-    before = question.running.get("vram_weights_mib") or 0
-    if shape.get("vram_weights_mib", 0) < before:
-        yield (f"vram_weights_mib falls by {before - shape['vram_weights_mib']:,} MiB: fewer experts stay on the card; "
-               f"to keep them, ask with --at-least vram_weights={before}MiB")
+    yield from _fewer_experts(question, shape)
     yield from arena_notes(question.site, Knobs(model, shape))
     if (question.running.get("host_pool_mib") or 0) < shape.get("host_pool_mib", 0):
         limits = [n for n in ("ttm_limit", "memlock", "mem_total") if n not in question.site.given.facts]
@@ -425,6 +422,17 @@ def _notes(
         yield "a headroom of 48 MiB was measured decode-neutral; nothing below it was tested (operator note 000)"
     if "host_reserve_gib" in changes:
         yield "host_reserve_gib allocates nothing: lowering it only admits a larger pool, raising it frees nothing"
+
+
+def _fewer_experts(question: Question, shape: Mapping[str, int]) -> Iterator[str]:
+    row = question.site.model.rows.get("vram_weights")
+    if row is None:
+        return
+    given = replace(question.site.given, printed={})
+    now, new = (Reader(question.site.model, given, knobs).number(row.expr) for knobs in (question.site.knobs, shape))
+    if isinstance(now, Interval) and isinstance(new, Interval) and now.low - new.low >= 64 * MIB:
+        yield (f"vram_weights falls by {(now.low - new.low) // MIB:,} MiB: fewer experts stay on the card; to keep them, "
+               f"ask with --at-least vram_weights={now.low // MIB}MiB")
 
 
 def _gain(question: Question, shape: Mapping[str, int]) -> int | None:
