@@ -435,6 +435,8 @@ def fact_value(spec: FactSpec, name: str, text: str) -> Interval | None:
         value = point(int(word))
     if value.high > spec.cap:
         raise BadValue(f"{name} is {text!r}, which is more than can be meant")
+    if value.low < spec.least:
+        raise BadValue(f"{name} is {text!r}, which may be nothing at all; write more than 0")
     return value
 
 

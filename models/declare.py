@@ -191,7 +191,8 @@ class FactSpec:
     """What must be given: a figure of the host, the engine's boot or the container.
 
     ``how`` tells which ledger line or command supplies it. ``fold`` says what several cards make of it:
-    ``min``, ``max``, or ``held`` (capacity less the least free). ``cap`` is the largest value that makes sense.
+    ``min``, ``max``, or ``held`` (capacity less the least free). ``least`` and ``cap`` are the ends of what makes
+    sense: what others are divided by is at least 1.
     """
 
     name: str
@@ -199,6 +200,7 @@ class FactSpec:
     how: str
     fold: Literal["min", "max", "held", "none"] = "none"
     words: tuple[str, ...] = ()
+    least: int = 0
     cap: int = 1 << 50
 
 

@@ -431,8 +431,8 @@ def _fewer_experts(question: Question, shape: Mapping[str, int]) -> Iterator[str
     given = replace(question.site.given, printed={})
     now, new = (Reader(question.site.model, given, knobs).number(row.expr) for knobs in (question.site.knobs, shape))
     if isinstance(now, Interval) and isinstance(new, Interval) and now.low - new.low >= 64 * MIB:
-        yield (f"vram_weights falls by {(now.low - new.low) // MIB:,} MiB: fewer experts stay on the card; to keep them, "
-               f"ask with --at-least vram_weights={now.low // MIB}MiB")
+        yield (f"vram_weights falls by {(now.low - new.low) // MIB:,} MiB: fewer experts stay on the card; to keep "
+               f"them, ask with --at-least vram_weights={now.low // MIB}MiB")
 
 
 def _gain(question: Question, shape: Mapping[str, int]) -> int | None:

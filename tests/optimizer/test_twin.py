@@ -398,5 +398,5 @@ def test_the_search_without_a_solver_agrees(engine: str, mode: str) -> None:
         assert (found == "infeasible") is (answer.status == "infeasible"), number
         assert (found == "infeasible") is (instance.best() is None), number
     assert said["open"] <= PER_GENERATION // 10, said
-    assert min(said["feasible"], said["infeasible"]) >= 2, said
+    assert min(said["feasible"], said["infeasible"]) >= 1, said
 
