@@ -256,8 +256,9 @@ class Require:
 class Goal:
     """What may be asked for: the objective, its direction and unit, and the knobs it may move by itself.
 
-    ``shifts`` are facts that, where ``shifts_when`` holds, move the objective by a constant alone, so that an
-    answer without them is still the best one; its value is then not known.
+    ``shifts`` are facts that move the objective by a constant alone, so that an answer without them is still the
+    best one; its value is then not known. They do so where ``shifts_when`` holds and the knobs in
+    ``shifts_while_held`` do not move.
     """
 
     name: str
@@ -268,6 +269,7 @@ class Goal:
     moves: tuple[str, ...] = ()
     shifts: frozenset[str] = frozenset()
     shifts_when: Cond = ALWAYS
+    shifts_while_held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,8 +137,6 @@ def ask(
     bounds = [_bound(model, name, text, "at least") for name, text in at_least]
     bounds += [_bound(model, name, text, "at most") for name, text in at_most]
     reader = Reader(model, site.given, base)
-    if reader.condition(target.shifts_when) is not True:
-        target = replace(target, shifts=frozenset())
     opened = [*target.moves, *(name for name, when in model.split if reader.condition(when) is True)]
     opened += [bound.name for bound in bounds if bound.name in model.knobs]
     for name in free:
@@ -149,6 +147,8 @@ def ask(
             raise ReadError(f"{name} cannot be opened: it moves nothing that is solved for", kind="usage")
         opened.append(name)
     names = [name for name in dict.fromkeys(opened) if name not in fixed]
+    if reader.condition(target.shifts_when) is not True or set(target.shifts_while_held) & set(names):
+        target = replace(target, shifts=frozenset())
     ranges = {name: _range(model.knobs[name], reader, base, name) for name in names}
     held = tuple(name for name, spec in model.knobs.items()
                  if name not in names and not spec.inert and name in reader.knobs)

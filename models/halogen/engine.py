@@ -392,7 +392,7 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
         Goal("sequences", "most serving slots", Knob("kv_slots"), "max", "slots", ("kv_slots",)),
         Goal("sessions", "full-length conversations held", m.pool // Knob("ctx"), "max", "sessions"),
         Goal("host-ram", "least RAM held", held, "min", "B", ("kv_pool_positions",),
-             frozenset(("resident_weights",))),
+             frozenset(("resident_weights",)), shifts_while_held=("flash_pin_trunk",)),
         Goal("headroom", "RAM left for everything else", host_left, "max", "B", (), frozenset(("host_left",))),
     ]
     constant = _resident(checkpoint, m.early)

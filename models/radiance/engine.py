@@ -107,7 +107,7 @@ def _knobs(of: Family) -> dict[str, KnobSpec]:
         KnobSpec("tp_wire", kind="choice", choices=("exact", "wht6"), high=1, default=0, default_source=_SOURCE),
         KnobSpec("placement", kind="choice", choices=("auto", "all_vram", "layer_offload", "expert_tiered"),
                  high=3, default=0, default_source=_SOURCE),
-        KnobSpec("ngram_placement", kind="choice", choices=("unstated", "ram", "disk"), high=2, default=0,
+        KnobSpec("ngram_placement", kind="choice", choices=("unstated", "ram", "disk"), high=2, free_low=1, default=0,
                  default_source="the default is not known"),
         KnobSpec("embedding_placement", kind="choice", choices=("auto", "vram", "ram"), high=2, inert=True),
         KnobSpec("deterministic", kind="switch", high=1),
@@ -496,7 +496,8 @@ def _goals(of: Family, budget: _Budget, pinned: Named, headroom: Named) -> dict[
                      select(budget.at_cap, Knob("max_num_seqs"), 0)), "max", "sessions"),
         Goal("slab", "VRAM for experts", budget.experts, "max", "B", (), frozenset(("static_weights",)),
              budget.weights_stated),
-        Goal("host-ram", "least pinned RAM", pinned, "min", "B", ("host_pool_mib",), shifts),
+        Goal("host-ram", "least pinned RAM", pinned, "min", "B", ("host_pool_mib",), shifts,
+             shifts_while_held=("ngram_placement",)),
         Goal("headroom", "settled free VRAM above the floor", headroom, "max", "B", (),
              frozenset(("pair_ceiling", "settled_free", "settle_floor"))),
     ]
