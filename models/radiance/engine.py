@@ -359,8 +359,7 @@ def _tables(read: Reads) -> Expr:
 def _pinned(of: Family, version: Version, budget: _Budget) -> Named:
     """Pinned RAM of all ranks (operator note 000; terms by version in facts 5)."""
     placement = Knob("ngram_placement")
-    stated = select(placement.equals(1), Fact("ngram_size"),
-                    select(placement.equals(2), 0, Fact("ngram_table")))
+    stated = select(placement.equals(0), Fact("ngram_table"), select(placement.equals(1), Fact("ngram_size"), 0))
     # before 1.0.9 the table was a mapped file, which the kernel can drop
     ngram = Fact("ngram_table", stated if version >= (1, 0, 9) else lift(0))
     tp = Knob("tp")
