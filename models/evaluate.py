@@ -231,7 +231,7 @@ def evaluate(model: EngineModel, given: Given, shape: Shape, reader: Reader | No
     constraints = tuple(
         checked
         for checked in (reader.check(r) for r in model.requires if r.use != "search")
-        if not (checked.require.use == "evidence" and checked.missing)
+        if not (checked.require.use == "evidence" and (checked.missing or checked.verdict is Verdict.FITS))
     )
     verdict, outcome, outcomes = _judge(constraints)
     notes = tuple(note.text for note in model.notes if reader.condition(note.when) is True)

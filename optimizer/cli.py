@@ -278,10 +278,14 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except SystemExit:  # the reader of the output went away in the middle of a table
+        return 0
+    except OSError as error:
+        return _fail(2, _error_json("usage", f"the answer cannot be written: {error.strerror}"), as_json)
     except Exception as error:
         if "SHAPEWRIGHT_TRACEBACK" in os.environ:
             raise
         text = f"{type(error).__name__}: {redact(str(error))}"
-        print(f"shapewright: a defect of shapewright, not of your files: {text}\n"
-              "  set SHAPEWRIGHT_TRACEBACK=1 to see where, and report it", file=sys.stderr)
-        return 1
+        message = (f"a defect of shapewright, not of your files: {text}\n"
+                   "  set SHAPEWRIGHT_TRACEBACK=1 to see where, and report it")
+        return _fail(1, _error_json("defect", message), as_json)

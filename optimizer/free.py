@@ -11,12 +11,12 @@ from models.evaluate import Quantity, evaluate
 from models.interval import GIB
 from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, check_json, engine_json, quantity_json
 from optimizer.documents import conflict_json, ranked_json
-from optimizer.solve import Answer, Bound, Question, ask, solve
+from optimizer.solve import ENOUGH_LEFT, Answer, Bound, Question, ask, solve
 
 #: A headroom that every release ships with; free does not go below it unasked.
 _DEFAULT_HEADROOM = 96
-#: RAM beside a unified-memory server below which its own note warns.
-ENOUGH_LEFT = 10 * GIB
+#: What one goal may take; free asks several.
+SECONDS_EACH = 3.0
 #: Rows whose change says what a use costs or gives.
 _COSTS = ("experts", "vram_weights", "vram_kv", "kv_tokens", "pinned_total", "device_need", "pool_positions",
           "held_total", "host_left", "headroom")
@@ -55,7 +55,7 @@ def free(site: Site) -> Free:
     uses = []
     for goal in site.model.goals.values():
         try:
-            answer: Answer | None = solve(_question(site, goal.name))
+            answer: Answer | None = solve(_question(site, goal.name), seconds=SECONDS_EACH)
             uses.append(Use(goal.name, goal.meaning, answer))
         except MissingFacts as error:
             uses.append(Use(goal.name, goal.meaning, None, tuple(error.missing)))

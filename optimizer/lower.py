@@ -7,6 +7,7 @@ the only module that imports ortools.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -19,6 +20,9 @@ from models.expr import Algebra, AtMost, Both, Cond, Either, Expr, Walk
 from models.interval import Interval
 
 Sense = Literal["max", "min"]
+
+#: What proving a tie-break may take; they take milliseconds where they are not hopeless.
+TIE_SECONDS: Final = 0.6
 
 #: CP-SAT adds in 64 bits; a declared quantity stays far below.
 LARGEST: Final = 1 << 60
@@ -95,6 +99,8 @@ class Lowering(Algebra[Pair, Holds]):
         self._sides: dict[str, Side] = {}
         self._follows: dict[str, Pair] = {}
         self.zeroed: frozenset[str] = frozenset()
+        #: Constraints that could not be posted, with the facts they lack.
+        self.skipped: dict[str, frozenset[str]] = {}
         for name, (low, high) in free.items():
             self._open(name, low, high, shape.get(name))
         self.walk: Walk[Pair, Holds] = Walk(self)
@@ -487,7 +493,8 @@ class Found:
 class Stages:
     """Solves a lowering for one objective after another, each held at its best while the next is sought.
 
-    One worker and a fixed seed, so that equal questions get equal answers; ``seconds`` limits each solve.
+    One worker and a fixed seed, so that equal questions get equal answers; ``seconds`` limits all solves
+    together.
     """
 
     def __init__(self, lowering: Lowering, seconds: float) -> None:
@@ -497,12 +504,14 @@ class Stages:
         self._solver.parameters.random_seed = 1
         # 9.15 calls `A x <= y or A x > y` infeasible past 2^33 with this on
         self._solver.parameters.auto_detect_greater_than_at_least_one_of = False
-        self._solver.parameters.max_time_in_seconds = seconds
+        self._until = time.monotonic() + seconds
 
-    def run(self, objectives: Sequence[tuple[Side, Sense]], best_before: int | None = None) -> Found:
+    def run(self, objectives: Sequence[tuple[Side, Sense]], best_before: int | None = None,
+            start: Mapping[str, int] | None = None) -> Found:
         """The best shape by the first objective, then the next, and so on.
 
-        The result's status and objective are those of the first. ``best_before`` is an objective that nothing
+        The result's status and objective are those of the first. Where the tie-breaks are too hard to prove in a
+        moment, each knob by itself is taken as near to ``start`` as the others allow. ``best_before`` is an objective that nothing
         can exceed, from a solve with fewer constraints: reaching it again is already a proof.
         """
         first, *later = objectives
@@ -510,7 +519,7 @@ class Stages:
             again = self._lowering.cp.clone()
             self._hold(again, first, best_before)
             stage, *rest = _merged(later) or [(_number(0), "max")]
-            found = self._once(again, *stage)
+            found = self._once(again, *stage, seconds=TIE_SECONDS)
             if found.status == "optimal" and not rest:
                 return Found("optimal", found.shape, best_before)
         cp = self._lowering.cp.clone()
@@ -523,12 +532,31 @@ class Stages:
         self._hold(cp, first, best.objective)
         shape = best.shape
         for stage in _merged(later):
-            found = self._once(cp, *stage)
-            if found.status not in ("optimal", "feasible"):
-                break  # the time ran out: what is found so far is as good by the first objective
-            shape = found.shape
+            found = self._once(cp, *stage, seconds=TIE_SECONDS)
+            if found.status in ("optimal", "feasible"):
+                shape = found.shape
+            if found.status != "optimal":
+                shape = self._near(cp, shape, start or {})
+                break
             self._hold(cp, stage, found.objective)
         return Found(best.status, shape, best.objective)
+
+    def _near(self, cp: cp_model.CpModel, shape: Mapping[str, int], start: Mapping[str, int]) -> dict[str, int]:
+        near = dict(shape)
+        for name in self._lowering.variables:
+            side = self._lowering.side_of(name)
+            if side.fixed or name not in start or near[name] == start[name]:
+                continue
+            part = cp.clone()
+            for other, value in near.items():
+                if other != name and not self._lowering.side_of(other).fixed:
+                    part.add(self._lowering.side_of(other).expr == value)
+            above = near[name] > start[name]
+            part.add(side.expr >= start[name] if above else side.expr <= start[name])
+            found = self._once(part, side, "min" if above else "max", seconds=TIE_SECONDS)
+            if found.status in ("optimal", "feasible"):
+                near = found.shape
+        return near
 
     def possible(self, switches: Mapping[Any, bool]) -> bool:
         """Whether any shape exists with these literals set; an undecided one counts as possible."""
@@ -543,10 +571,12 @@ class Stages:
         if not side.fixed:
             cp.add(side.expr >= value if sense == "max" else side.expr <= value)
 
-    def _once(self, cp: cp_model.CpModel, side: Side, sense: Sense) -> Found:
+    def _once(self, cp: cp_model.CpModel, side: Side, sense: Sense, seconds: float | None = None) -> Found:
         cp.clear_objective()  # type: ignore[no-untyped-call]
         if not side.fixed:
             (cp.maximize if sense == "max" else cp.minimize)(side.expr)
+        left = max(self._until - time.monotonic(), 0.01)
+        self._solver.parameters.max_time_in_seconds = left if seconds is None else min(left, seconds)
         status = self._solver.status_name(self._solver.solve(cp))
         if status == "MODEL_INVALID":
             raise CannotLower(cp.validate())  # never to be taken for a time limit

@@ -119,14 +119,16 @@ def show_check(document: dict[str, Any]) -> None:
     """``check`` as tables."""
     console = _console()
     outcome = " or ".join(_DOES[word] for word in document.get("outcomes", [document["outcome"]]))
-    _heading(console, document, f"{_MARK[document['verdict']]}, the server [bold]{outcome}[/]")
+    reasons = [c["name"] for c in document["constraints"] if c["applies"] and c["hard"] and c["ok"] is False]
+    because = f" ({', '.join(reasons)})" if reasons else ""
+    _heading(console, document, f"{_MARK[document['verdict']]}{because}, the server [bold]{outcome}[/]")
     shape = _table("knob", ("value", "right"), "from")
     for name, value in document["shape"].items():
         default = document["defaults"].get(name)
         shape.add_row(name, _knob(value), _safe(f"default: {default['source']}") if default else "as set")
     console.print(shape)
     if document["quantities"]:
-        console.print("\n[bold]The ledger the next boot must print[/] (sizes a card; host RAM in all)")
+        console.print("\n[bold]The ledger to expect[/] (sizes a card; host RAM in all)")
         console.print(_ledger_table(document["quantities"]))
         console.print()
         console.print(_constraint_table(document["constraints"]))
@@ -188,7 +190,7 @@ def show_solve(document: dict[str, Any]) -> None:
                       _safe("\n".join(shape["binding"])), _MARK[shape["verdict"]])
     console.print(table)
     best = document["shapes"][0]
-    console.print("\n[bold]Rank 1: the ledger the next boot must print[/] (sizes a card; host RAM in all)")
+    console.print("\n[bold]Rank 1: the ledger to expect[/] (sizes a card; host RAM in all)")
     console.print(_ledger_table(best["quantities"]))
     console.print()
     console.print(_constraint_table(best["constraints"]))
@@ -255,6 +257,9 @@ def show_propose(document: dict[str, Any]) -> None:
         console.print(f"\n[yellow]By hand:[/] {_safe(todo)} ({_safe(item['why'])})")
     for item in document["companions"]:
         console.print(f"\n{item['knob']} moves along, {item['from']:,} -> {item['to']:,}: {_safe(item['why'])}")
+    console.print(f"moving: {', '.join(document['free']) or 'nothing'}")
+    if "<secret>" in document["diff"]:
+        console.print("[yellow]A secret in this diff is masked: set the values by hand, patch would fail.[/]")
     console.print("\n[bold]The next boot must print[/]")
     console.print(_ledger_table(document["predicted"]))
     _list(console, "Before you take it", shape["notes"])

@@ -11,12 +11,16 @@ from measurements.site import Site, knob_value
 from models.declare import BadValue, EngineModel, Goal, KnobSpec, Phase, Require, Verdict
 from models.evaluate import Knobs, Reader
 from models.expr import ALWAYS, AtMost, Cond, Expr, Knob, Missing, knobs_in, lift
-from models.interval import MIB, Interval, size
+from models.interval import GIB, MIB, Interval, size
 from optimizer.box import Box, box_search
 from optimizer.check import Check, MissingFacts, arena_notes, check, how_to_get
 
-#: What the solver may take for one stage; a small model needs milliseconds.
-SECONDS: Final = 10.0
+#: What all solves of one question may take together; a small model needs milliseconds.
+SECONDS: Final = 8.0
+#: RAM beside a unified-memory server below which its own note warns.
+ENOUGH_LEFT: Final = 10 * GIB
+#: The gate that refuses to start below the pinned ledger, and the limit that the serve script raises before.
+_GATES: Final = ("ttm_min_mib", "ttm_target_mib")
 
 
 class Disagreement(Exception):
@@ -207,8 +211,10 @@ def _bound_condition(model: EngineModel, bound: Bound) -> AtMost:
 def hard_requires(question: Question) -> Iterator[Require]:
     """The constraints that a returned shape must meet: all but evidence of past boots and matters of quality."""
     limits = question.site.given.limits
+    asked = bool(set(_GATES) & {*question.free, *question.given})  # then no companion moves them
     for require in question.site.model.requires:
-        judged = require.use == "always" and (require.phase is not Phase.QUALITY or require.name in limits)
+        counts = require.use == "always" or (require.use == "moved" and asked)
+        judged = counts and (require.phase is not Phase.QUALITY or require.name in limits)
         if judged or require.use == "search":
             yield require
 
@@ -236,7 +242,7 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     warnings: list[str] = []
     reached: int | None = None
     while len(shapes) < question.top:
-        found = stages.run(senses, reached)
+        found = stages.run(senses, reached, question.running)
         if found.status == "unknown":
             warnings.append(f"the solver's time limit of {seconds:g} s was reached after {len(shapes)} shapes")
             if not shapes:
@@ -249,7 +255,7 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
             status = "feasible"
             warnings.append(f"rank {len(shapes) + 1} is not proven best: the time limit of {seconds:g} s was reached")
         reached = found.objective if status == "optimal" else None
-        shapes.append(_ranked(question, len(shapes) + 1, found.shape))
+        shapes.append(_ranked(question, len(shapes) + 1, found.shape, lowering.skipped))
         if not question.free:
             break
         far_from(lowering, found.shape, steps)
@@ -294,8 +300,8 @@ def _lowered(question: Question, free: Mapping[str, tuple[int, int]], requires: 
     for require in requires:
         try:
             lowering.demand(require.holds)
-        except Lacking:
-            continue  # the check names it as open
+        except Lacking as error:
+            lowering.skipped[require.name] = error.names  # the check names it, where it is open there too
     for bound in bounds:
         try:
             lowering.demand(_bound_condition(site.model, bound))
@@ -316,7 +322,8 @@ def _objective(lowering: Any, question: Question) -> Any:
     return pair.low if goal.sense == "max" else pair.high
 
 
-def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
+def _ranked(question: Question, rank: int, found: Mapping[str, int],
+            skipped: Mapping[str, frozenset[str]]) -> Ranked:
     site, model = question.site, question.site.model
     shape = question.base | dict(found)
     companions = companions_of(question, shape)
@@ -327,6 +334,9 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
     broken = [c.require.name for c in checked.evaluation.constraints
               if c.hard and c.require.use in ("always", "moved") and c.verdict not in (None, Verdict.FITS)]
     broken += [b.label for b in question.bounds if reader.condition(_bound_condition(model, b)) is not True]
+    if broken and all(name in skipped for name in broken):
+        # what could not be posted for want of facts turns out to forbid this shape: other shapes may need the facts
+        raise MissingFacts(how_to_get(model, sorted(frozenset().union(*(skipped[name] for name in broken)))))
     if broken:
         raise Disagreement(f"rank {rank} breaks {', '.join(broken)} by plain arithmetic")
     _demand_guards(question, checked)
@@ -340,34 +350,44 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int]) -> Ranked:
                if question.running.get(name) != new}
     best = None if shift else (value.low if question.goal.sense == "max" else value.high)
     gain = _gain(question, shape) if changes else 0
-    return Ranked(rank, shape, changes, value, best, gain, tuple(_binding(question, checked, reader, shape)), checked,
-                  companions, tuple(_notes(question, shape, changes)))
+    binding = tuple(_binding(question, checked, reader, shape))
+    return Ranked(rank, shape, changes, value, best, gain, binding, checked, companions,
+                  tuple(_notes(question, shape, changes, binding)))
 
 
 def companions_of(question: Question, shape: Mapping[str, int]) -> tuple[Companion, ...]:
     """The pinned-RAM gate, moved by what the pinned ledger moves; the file's own gap to its target is kept.
 
-    Empty where the site states no ``ttm_min_mib``, or the user sets it.
+    The gate rises to the whole ledger, and the target with it, where they would stand below. Empty where the site
+    states neither; a value that the user sets or opens stays as it is asked for.
     """
     site = question.site
-    row, before = site.model.rows.get("pinned_total"), site.knobs.get("ttm_min_mib", 0)
-    if row is None or not before or "ttm_min_mib" in (*question.free, *question.given):
+    row = site.model.rows.get("pinned_total")
+    least, target = (site.knobs.get(name, 0) for name in _GATES)
+    if row is None or not (least or target) or set(_GATES) & {*question.free, *question.given}:
         return ()
     unknown = frozenset(("ngram_table", "ngram_size"))
     old = Reader(site.model, site.given, site.knobs).shifted(row.expr, unknown)
     reader = Reader(site.model, site.given, shape)
     new, whole = reader.shifted(row.expr, unknown), reader.number(row.expr)
-    if isinstance(old, Missing) or isinstance(new, Missing) or old == new:
+    if isinstance(old, Missing) or isinstance(new, Missing):
         return ()
     step = -(-(new.high - old.high) // MIB)
-    after, why = before + step, f"the pinned ledger moves by {step:+,} MiB"
-    if isinstance(whole, Interval) and after * MIB < whole.high:
-        after = -(-whole.high // MIB)
-        why = f"the pinned ledger needs {after:,} MiB"
-    found = [Companion("ttm_min_mib", before, after, why)]
-    target = site.knobs.get("ttm_target_mib", 0)
-    if target:
-        found.append(Companion("ttm_target_mib", target, target + after - before, "keeps its gap to ttm_min_mib"))
+    needed = -(-whole.high // MIB) if isinstance(whole, Interval) else 0
+    moves, needs = f"the pinned ledger moves by {step:+,} MiB", f"the pinned ledger needs {needed:,} MiB"
+    found = []
+    after = max(least + step, needed if step else 0)
+    if least and after != least:
+        found.append(Companion("ttm_min_mib", least, after, needs if after > least + step else moves))
+    gap = after - least if least else step
+    limit = site.given.facts.get("ttm_limit")
+    covered = max(target + gap, limit.low // MIB if limit else 0) >= needed
+    aim = target + gap if covered else needed
+    if target and aim != target:
+        why = "keeps its gap to ttm_min_mib" if covered and least else moves if covered else needs
+        if limit and aim * MIB > limit.high:
+            why += f"; the host's limit is {limit.high // MIB:,} MiB now, so it must be raised to the target first"
+        found.append(Companion("ttm_target_mib", target, aim, why))
     return tuple(found)
 
 
@@ -401,7 +421,8 @@ def _binding(question: Question, checked: Check, reader: Reader, shape: Mapping[
 
 
 def _notes(
-    question: Question, shape: Mapping[str, int], changes: Mapping[str, tuple[int | None, int]]
+    question: Question, shape: Mapping[str, int], changes: Mapping[str, tuple[int | None, int]],
+    binding: Sequence[str],
 ) -> Iterator[str]:
     """What an operator must know before taking this shape."""
     model = question.site.model
@@ -418,8 +439,12 @@ def _notes(
         if limits:
             yield (f"more pinned RAM, and nothing here says whether the host has it: give {', '.join(limits)} "
                    "(a boot over the limit is refused, or takes the host down)")
+    yield from _less_for_neighbours(question, shape)
     if "gpu_headroom_mib" in changes and shape["gpu_headroom_mib"] < 96:
         yield "a headroom of 48 MiB was measured decode-neutral; nothing below it was tested (operator note 000)"
+    if "host_reserve_gib" in question.held and "kv_pool_fit" in binding:
+        yield ("kv_pool_fit binds: --free host_reserve_gib may admit a larger pool (the reserve allocates nothing, so "
+               "lowering it costs only the RAM that the pool then takes)")
     if "host_reserve_gib" in changes:
         yield "host_reserve_gib allocates nothing: lowering it only admits a larger pool, raising it frees nothing"
 
@@ -433,6 +458,17 @@ def _fewer_experts(question: Question, shape: Mapping[str, int]) -> Iterator[str
     if isinstance(now, Interval) and isinstance(new, Interval) and now.low - new.low >= 64 * MIB:
         yield (f"vram_weights falls by {(now.low - new.low) // MIB:,} MiB: fewer experts stay on the card; to keep "
                f"them, ask with --at-least vram_weights={now.low // MIB}MiB")
+
+
+def _less_for_neighbours(question: Question, shape: Mapping[str, int]) -> Iterator[str]:
+    row = question.site.model.rows.get("host_left")
+    if row is None:
+        return
+    given = replace(question.site.given, printed={})
+    now, new = (Reader(question.site.model, given, knobs).number(row.expr) for knobs in (question.site.knobs, shape))
+    if isinstance(now, Interval) and isinstance(new, Interval) and new.low < now.low and new.low < ENOUGH_LEFT:
+        yield (f"this leaves {new.low / GIB:.1f} GiB for everything else on the host: under 10 GiB the engine itself "
+               f"warns of minutes-long stalls; to keep room, ask with --at-least host_left={now.low // MIB}MiB")
 
 
 def _gain(question: Question, shape: Mapping[str, int]) -> int | None:

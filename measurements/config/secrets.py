@@ -33,6 +33,7 @@ _FLAG = re.compile(r"(?P<key>(?<![A-Za-z0-9_\-])--?[A-Za-z][A-Za-z0-9_\-]*)"
                    r"(?P<gap>=|[ \t]+(?!-)|[\"'][ \t]*,[ \t]*(?=[\"'])|[ \t]*,[ \t]*)"
                    rf"(?P<value>{_WORD}+)")
 _PAIR = re.compile(r"(?<![A-Za-z0-9_.\-])(?P<key>[A-Za-z_][A-Za-z0-9_.\-]*)[\"']?[ \t]*[=:][ \t]*(?=\S)")
+_REFERENCE = re.compile(r"[\"']?\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|\([A-Za-z_]\w*\))[\"'\]}),]*", re.ASCII)
 _QUOTE = re.compile(r"[\"']")
 _LEAD = re.compile(r"[ \t+#;\-]*(?:export[ \t]+)?[\"']?")
 _BLOCK = re.compile(r"[|>][+\-0-9]*$")
@@ -112,6 +113,8 @@ def _flag(match: re.Match[str]) -> str:
 
 
 def _hide(value: str) -> str:
+    if _REFERENCE.fullmatch(value):  # the name of a secret, not the secret
+        return value
     quote = value[0] if value[0] in "\"'" else ""
     bare = value.rstrip("]}),")  # what closes the list around a value is not part of it
     closing = quote if quote and len(bare) > 1 and bare.endswith(quote) else ""

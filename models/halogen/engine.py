@@ -389,7 +389,8 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
     ]
     goals = [
         Goal("context", "longest ctx", Knob("ctx"), "max", "tokens", ("ctx",)),
-        Goal("sequences", "most serving slots", Knob("kv_slots"), "max", "slots", ("kv_slots",)),
+        Goal("sequences", "most serving slots (a speed knob: they share one pool)",
+             Knob("kv_slots"), "max", "slots", ("kv_slots",)),
         Goal("sessions", "full-length conversations held", m.pool // Knob("ctx"), "max", "sessions"),
         Goal("host-ram", "least RAM held", held, "min", "B", ("kv_pool_positions",),
              frozenset(("resident_weights",)), shifts_while_held=("flash_pin_trunk",)),

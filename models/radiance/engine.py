@@ -415,8 +415,9 @@ def _requires(
                 unless=Knob("tp_wire").equals(0)),
         Require("pinned_within_ttm", pinned, Fact("ttm_limit"), "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
                 "raise ttm.pages_limit, or lower host_pool_mib", _PINNED, unless=target >= 1),
-        Require("pinned_within_ttm_target", pinned, ttm_limit, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
-                "raise ttm_target_mib, or lower host_pool_mib", _PINNED, unless=~(target >= 1), use="moved"),
+        Require("pinned_within_ttm_target", pinned, maximum(target, Fact("ttm_limit", lift(0))), "B", Phase.BOOT,
+                Outcome.REFUSED_AT_BOOT, "raise ttm_target_mib, or lower host_pool_mib", _PINNED,
+                unless=~(target >= 1), use="moved"),
         Require("pinned_within_memlock", pinned, Fact("memlock"), "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
                 "set LimitMEMLOCK=infinity, or lower host_pool_mib", _PINNED),
         Require("pinned_within_ram", pinned, Fact("mem_total"), "B", Phase.BOOT, Outcome.OUT_OF_MEMORY_AT_BOOT,
@@ -435,6 +436,11 @@ def _requires(
                     "exact at draft depth 2 only",
                     "operator notes 001, 003", unless=b.at_cap)
         )
+    found.append(
+        Require("settled_above_floor", Fact("settle_floor"), Fact("settled_free"), "B", Phase.BOOT, Outcome.SERVES,
+                "raise gpu_headroom_mib (or lower a stated pool) by the amount that is short",
+                "boot ledger, settled line", use="evidence")
+    )
     placed = "raise host_pool_mib, free VRAM for experts, or set --weights-disk-tier"
     if of != "C":
         # what a boot has not printed yet lies within what it printed elsewhere for the known containers
