@@ -71,7 +71,7 @@ def _toml(sources: Sources, engine: str, named: Mapping[str, list[str]]) -> str:
         document.add("sessions", tomlkit.item(sources.sessions))
     if sources.limits:
         document.add("limits", tomlkit.item(list(sources.limits)))
-    for key, values in (("facts", sources.facts), ("set", sources.sets)):
+    for key, values in (("facts", sources.facts), ("boot", sources.boot), ("set", sources.sets)):
         if values:
             table = tomlkit.table()
             for name, value in values.items():

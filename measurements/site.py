@@ -26,7 +26,8 @@ _IMAGE = re.compile(r"(?P<name>[\w.-]+):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:[-@+
 _OF_ONE_BUILD: Final = (
     "host_left", "resident_weights", "device_budget", "boot_reserve", "kv_blocks", "settle_floor")
 _WHOLE: Final = re.compile(r"\d{1,15}")
-_SITE_KEYS: Final = ("engine", "config", "ledger", "host", "service", "sessions", "facts", "set", "limits", "about")
+_SITE_KEYS: Final = ("engine", "config", "ledger", "host", "service", "sessions", "facts", "boot", "set", "limits",
+                     "about")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class FactValue:
 class Sources:
     """The files and words a user gave on the command line or in a ``site.toml``.
 
-    ``runs`` is the engine and version the site runs now, where another one is asked about.
+    ``boot`` are knobs as they were when the ``facts`` were measured; ``runs`` is the engine and version the site
+    runs now, where another one is asked about.
     """
 
     config: tuple[Path, ...] = ()
@@ -52,6 +54,7 @@ class Sources:
     service: str | None = None
     sessions: int | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    boot: Mapping[str, str] = field(default_factory=dict)
     sets: Mapping[str, str] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     site: Path | None = None
@@ -64,7 +67,8 @@ class Site:
 
     ``filed`` are the knobs the user's files state, ``knobs`` the same with what was set on top; ``given`` is what
     a model is asked with. ``removed`` are stated knobs the version no longer knows. ``runs`` is the version the
-    site runs now, where another one is asked about.
+    site runs now, where another one is asked about. ``unknown`` are knobs that no file states and whose default
+    the log contradicts, with what it prints.
     """
 
     engine: EngineVersion
@@ -83,6 +87,7 @@ class Site:
     warnings: tuple[str, ...]
     sources: Sources
     runs: EngineVersion | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_site(folder: Path) -> Sources:
@@ -138,8 +143,8 @@ def read_site(folder: Path) -> Sources:
     ledgers, hosts = names("ledger"), names("host")
     return Sources(
         config=tuple(names("config")), ledger=ledgers[0] if ledgers else None, host=hosts[0] if hosts else None,
-        engine=word("engine"), service=word("service"), sessions=sessions, facts=table("facts"), sets=table("set"),
-        limits=tuple(limits), site=path,
+        engine=word("engine"), service=word("service"), sessions=sessions, facts=table("facts"), boot=table("boot"),
+        sets=table("set"), limits=tuple(limits), site=path,
     )
 
 
@@ -161,6 +166,9 @@ def load(sources: Sources) -> Site:
     an engine nobody described.
     """
     config = read_config(list(sources.config)) if sources.config else None
+    if config is not None and sources.service is not None:
+        images = map_settings(config, {}, scope=sources.service).images
+        config = replace(config, images=images)
     named = engine_name(sources.engine.partition("@")[0]) if sources.engine else None
     ledger = _ledger(sources.ledger, named or _engine_hint(config))
     engine = _engine(sources, config, ledger)
@@ -251,7 +259,12 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
         name: FactValue(value, source, basis) for name, (value, basis, source) in model.constants.items()
     }
     contradictions: list[str] = []
+    unknown: dict[str, str] = {}
     boot: dict[str, int | Interval] = dict(filed)
+    for name, text in sources.boot.items():
+        measured_at = knob_value(model, name, text) if name in model.knobs else None
+        if measured_at is not None:
+            boot[name] = measured_at
     printed: dict[str, Interval] = {}
     if sources.host is not None:
         from measurements.host import read_host
@@ -268,7 +281,7 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
             warnings.append("the ledger is of another version: its rows are no check here, and its facts may differ")
         contradictions += [finding.text for finding in ledger.findings if finding.severity == "contradiction"]
         warnings += [finding.text for finding in ledger.findings if finding.severity == "note"]
-        foreign = _boot_knobs(model, ledger, filed, boot, origins)
+        foreign = _boot_knobs(model, ledger, filed, boot, origins, unknown)
         warnings += [f"the ledger is of another setting: {text}" for text in foreign]
         if "mem_available" not in facts and "mem_available_at_pin" in ledger.facts:
             _take(facts, model.facts, [replace(ledger.facts["mem_available_at_pin"], name="mem_available")], None)
@@ -294,7 +307,8 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     if container_source:
         origins["container"] = container_source
     return Site(engine, model, config, mapped, ledger, filed, filed | known_sets, origins, facts, binding, given,
-                removed, tuple(contradictions), tuple(warnings), sources, runs)
+                removed, tuple(contradictions), tuple(warnings), sources, runs,
+                {name: told for name, told in unknown.items() if name not in known_sets})
 
 
 def _knobs(model: EngineModel, mapped: Mapped) -> tuple[
@@ -480,7 +494,7 @@ def _limits(model: EngineModel, sources: Sources) -> None:
 
 
 def _boot_knobs(model: EngineModel, ledger: LedgerReading, filed: Mapping[str, int],
-                boot: dict[str, int | Interval], origins: dict[str, str]) -> list[str]:
+                boot: dict[str, int | Interval], origins: dict[str, str], unknown: dict[str, str]) -> list[str]:
     """Fills ``boot`` with the knobs the ledger names; returns where it contradicts the config."""
     foreign: list[str] = []
     for name, reading in ledger.knobs.items():
@@ -498,7 +512,10 @@ def _boot_knobs(model: EngineModel, ledger: LedgerReading, filed: Mapping[str, i
             foreign.append(f"{name} is {spec.show(stated)} in the config, {reading.printed or spec.show(allowed.low)} "
                            f"at {reading.place}")
         elif default is not None and default not in allowed and not allowed.exact:
-            foreign.append(f"{name} is not in the config, {reading.printed} at {reading.place}")
+            if name in ("vram_weights_mib", "vram_kv_mib"):  # to leave these out is to derive them
+                foreign.append(f"{name} is not in the config, {reading.printed} at {reading.place}")
+            else:  # the log contradicts the default and does not tell the value: nobody knows it
+                unknown[name] = f"the log prints {reading.printed} at {reading.place}"
         if stated is not None or default is None or default not in allowed:
             boot[name] = allowed.low if allowed.exact else allowed
             origins.setdefault(name, str(reading.place))
@@ -519,7 +536,9 @@ def foreign_to(ledger: LedgerReading, sources: Sources) -> tuple[str, ...]:
     engine = _engine(sources, config, ledger)
     model = build(engine, container="")
     filed, *_ = _knobs(model, map_settings(config, model.names(), scope=sources.service))
-    return tuple(_boot_knobs(model, ledger, filed, {}, {}))
+    unknown: dict[str, str] = {}
+    foreign = _boot_knobs(model, ledger, filed, {}, {}, unknown)
+    return (*foreign, *(f"{name} is not in the config, {told}" for name, told in unknown.items()))
 
 
 def _allowed(spec: KnobSpec, reading: Reading) -> Interval | None:

@@ -60,6 +60,12 @@ def check(site: Site, shape: Mapping[str, int] | None = None, reader: Reader | N
     own = dict(site.knobs if shape is None else shape)
     model = site.model
     result = evaluate(model, site.given, own, reader)
+    unset = {name: told for name, told in site.unknown.items() if name not in own}
+    if unset and not site.removed:
+        raise MissingFacts([
+            {"name": name, "unit": model.knobs[name].unit, "how": f"set it in the config: {told}"}
+            for name, told in unset.items()
+        ])
     if result.missing and not site.removed:
         raise MissingFacts(how_to_get(model, result.missing))
     verdict, outcome, outcomes = result.verdict, result.outcome, result.outcomes

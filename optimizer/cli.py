@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="shapewright",
-    help="Which settings should this LLM server have, and what will they buy? "
-         "Ranked shapes, proven best, with the lines to change and the ledger the next boot must print.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -95,6 +93,24 @@ def _print(document: dict[str, Any], as_json: bool, render: Callable[[dict[str, 
         print(json.dumps(document, indent=2))
     else:
         render(document)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"shapewright {version('shapewright')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Which settings should this LLM server have, and what will they buy?
+
+    Ranked shapes, proven best, with the lines to change and the ledger the next boot must print.
+    """
 
 
 @app.command("check")
@@ -222,6 +238,10 @@ def init_command(
 
     sources = _sources(None, config, ledger, engine, sets, facts, sessions, host, service, limits)
     own = load(sources)
+    if facts and ledger is None:  # figures given by hand hold for the settings of now
+        boot = {name: own.model.knobs[name].write(value) for name, value in own.filed.items()
+                if not own.model.knobs[name].inert}
+        sources = replace(sources, boot=boot)
     path = write_site(folder, sources, str(own.engine), copy=copy, force=force)
     document = {
         "schema_version": SCHEMA_VERSION, "site": str(path), "engine": str(own.engine),

@@ -511,8 +511,9 @@ class Stages:
         """The best shape by the first objective, then the next, and so on.
 
         The result's status and objective are those of the first. Where the tie-breaks are too hard to prove in a
-        moment, each knob by itself is taken as near to ``start`` as the others allow. ``best_before`` is an objective that nothing
-        can exceed, from a solve with fewer constraints: reaching it again is already a proof.
+        moment, each knob by itself is taken as near to ``start`` as the others allow. ``best_before`` is an
+        objective that nothing can exceed, from a solve with fewer constraints: reaching it again is already a
+        proof.
         """
         first, *later = objectives
         if best_before is not None:

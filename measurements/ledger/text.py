@@ -5,6 +5,7 @@ Removes what terminals, containers and log collectors put around a line, and joi
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -77,6 +78,20 @@ class Line:
         return Place(file, self.pieces[bisect_right(self.pieces, offset, key=lambda piece: piece[0]) - 1][1])
 
 
+def _unwrapped(text: str) -> str:
+    """The lines inside Docker's JSON log files, one for one; other text as it is."""
+    if not text.lstrip().startswith('{"log":'):
+        return text
+    lines = []
+    for line in text.split("\n"):
+        try:
+            inner = json.loads(line)["log"] if line.lstrip().startswith('{"log":') else line
+        except (ValueError, KeyError, TypeError):
+            inner = line
+        lines.append(str(inner).rstrip("\r\n").replace("\n", " "))
+    return "\n".join(lines)
+
+
 def load(path: Path, *, what: str = "a saved boot log", most: int = MOST_BYTES) -> str:
     """The text of a file, colours removed; stray bytes that are not UTF-8 become replacement characters.
 
@@ -106,6 +121,7 @@ def load(path: Path, *, what: str = "a saved boot log", most: int = MOST_BYTES) 
     text = data.decode("utf-8-sig", errors="replace")
     if not text.strip():
         raise ReadError(f"this file is empty: it should be {what}", file=file)
+    text = _unwrapped(text)
     return _COLOUR.sub("", text) if "\x1b" in text or "[0" in text else text
 
 
