@@ -10,7 +10,7 @@ from enum import Enum, IntEnum
 from typing import Final, Literal
 
 from models.expr import ALWAYS, NEVER, AtMost, Cond, Expr, Fact, Named, lift, select
-from models.interval import Interval, show_bytes
+from models.interval import Interval
 
 #: A ratio knob counts in millionths, so that ``0.82`` is a whole number and never a float.
 RATIO_UNIT: Final = 1_000_000
@@ -98,11 +98,6 @@ class KnobSpec:
     path: bool = False
     inert: bool = False
     upwards: bool = True
-
-    @property
-    def flag(self) -> str:
-        """The engine's own spelling on a command line."""
-        return "--" + self.name.replace("_", "-")
 
     def parse(self, text: str | None) -> int:
         """The knob's value from what a user wrote.
@@ -351,10 +346,3 @@ def seen_in_the_log() -> tuple[Require, ...]:
                 outcome, "the log says why; change what it names", "the log's own line", use="evidence")
         for outcome in worst
     )
-
-
-def show(value: int, unit: str) -> str:
-    """A figure for people, with its unit."""
-    if unit == "B":
-        return show_bytes(value)
-    return f"{value:,} {unit}".rstrip()

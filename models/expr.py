@@ -1,8 +1,8 @@
 """Expressions over knobs and facts: declared once, read many ways.
 
 A declaration builds a graph with ordinary operators plus :func:`minimum`, :func:`maximum`, :func:`select`,
-floor division and comparisons. A *reading* of the graph is an :class:`Algebra`: whole numbers, intervals,
-numpy arrays, text, or a CP-SAT model. :class:`Walk` visits each node once and takes only the branch that a
+floor division and comparisons. A *reading* of the graph is an :class:`Algebra`: on intervals, on the
+best-supported figures, or as a CP-SAT model. :class:`Walk` visits each node once and takes only the branch that a
 decided condition leaves, so a fact that a shape does not need is never asked for.
 """
 
@@ -599,64 +599,3 @@ def _all_known(values: Sequence[Value]) -> list[Interval] | Missing:
     if missing:
         return _joined(missing)
     return [value for value in values if isinstance(value, Interval)]
-
-
-class AsText(Algebra[str, str]):
-    """Writes an expression as a formula for people; named quantities stand by their names."""
-
-    def const(self, value: int) -> str:
-        return f"{value:,}"
-
-    def between(self, low: str, high: str, nominal: str) -> str:
-        return f"[{low} .. {high}]"
-
-    def agree(self, name: str, ways: Sequence[Callable[[], str]]) -> str:
-        return name
-
-    def knob(self, name: str) -> str:
-        return name
-
-    def as_is(self, name: str) -> str:
-        return f"{name} as it is"
-
-    def fact(self, name: str, otherwise: Callable[[], str] | None) -> str:
-        return name
-
-    def named(self, name: str, value: str) -> str:
-        return name
-
-    def add(self, terms: Sequence[str]) -> str:
-        return "(" + " + ".join(terms).replace("+ -", "- ") + ")"
-
-    def negative(self, inner: str) -> str:
-        return f"-{inner}"
-
-    def product(self, left: str, right: str) -> str:
-        return f"{left} * {right}"
-
-    def quotient(self, left: str, right: str) -> str:
-        return f"floor({left} / {right})"
-
-    def remainder(self, left: str, modulus: int) -> str:
-        return f"{left} mod {modulus:,}"
-
-    def least(self, items: Sequence[str]) -> str:
-        return f"min({', '.join(items)})"
-
-    def greatest(self, items: Sequence[str]) -> str:
-        return f"max({', '.join(items)})"
-
-    def select(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
-        return f"({then()} if {condition} else {otherwise()})"
-
-    def at_most(self, left: str, right: str) -> str:
-        return f"{left} <= {right}"
-
-    def both(self, items: Sequence[str]) -> str:
-        return " and ".join(items) or "always"
-
-    def either(self, items: Sequence[str]) -> str:
-        return f"({' or '.join(items)})" if items else "never"
-
-    def negation(self, inner: str) -> str:
-        return f"not {inner}"

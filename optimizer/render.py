@@ -120,8 +120,9 @@ def show_check(document: dict[str, Any]) -> None:
     console = _console()
     outcome = " or ".join(_DOES[word] for word in document.get("outcomes", [document["outcome"]]))
     reasons = [c["name"] for c in document["constraints"] if c["applies"] and c["hard"] and c["ok"] is False]
-    because = f" ({', '.join(reasons)})" if reasons else ""
-    _heading(console, document, f"{_MARK[document['verdict']]}{because}, the server [bold]{outcome}[/]")
+    _heading(console, document, f"{_MARK[document['verdict']]}, the server [bold]{outcome}[/]")
+    if reasons:
+        console.print(f"because of {', '.join(reasons)}")
     shape = _table("knob", ("value", "right"), "from")
     for name, value in document["shape"].items():
         default = document["defaults"].get(name)

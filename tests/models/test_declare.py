@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.declare import BadValue, KnobSpec, Outcome, Verdict, show
+from models.declare import BadValue, KnobSpec, Outcome, Verdict
 
 SEQS = KnobSpec("max_num_seqs", "sequences", low=1, high=4096)
 RATIO = KnobSpec("ratio", "", kind="decimal", scale=1_000_000, low=1, high=999_999, grid=100)
@@ -73,7 +73,6 @@ def test_the_solver_moves_on_the_grid_inside_the_bounds() -> None:
     assert KnobSpec("a", low=1, high=1000, grid=256).domain() == (256, 768)
     assert KnobSpec("a", high=1000, free_low=48, free_high=960, grid=64).domain() == (64, 960)
     assert SEQS.domain() == (1, 4096)
-    assert SEQS.flag == "--max-num-seqs"
 
 
 def test_order_of_outcomes_and_verdicts() -> None:
@@ -82,12 +81,6 @@ def test_order_of_outcomes_and_verdicts() -> None:
     assert [outcome.word for outcome in sorted(Outcome)] == order
     assert [verdict.word for verdict in sorted(Verdict)] == ["fits", "knife_edge", "does_not_fit"]
     assert all(a < b for a, b in pairwise(sorted(Outcome)))
-
-
-def test_a_figure_for_people() -> None:
-    assert show(4430 << 20, "B") == "4.33 GiB"
-    assert show(524_176, "tokens") == "524,176 tokens"
-    assert show(7, "") == "7"
 
 
 def test_names_a_file_may_use() -> None:

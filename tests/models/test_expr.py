@@ -14,7 +14,6 @@ from models.expr import (
     NEVER,
     Agree,
     AsIs,
-    AsText,
     Cond,
     Const,
     Expr,
@@ -194,13 +193,3 @@ def test_ways_of_knowing_one_value() -> None:
     algebra = OnIntervals(knobs={}, as_is={}, facts={"a": Interval(0, 1), "b": Interval(3, 9)})
     assert Walk(algebra).number(node) == Interval(0, 9)
     assert algebra.contradicted == {"v"}
-
-
-def test_text_names_the_quantities() -> None:
-    text: Walk[str, str] = Walk(AsText())
-    assert text.number(row("r", Fact("a")) - Knob("k")) == "(r - k)"
-    assert text.number(select(Knob("k") <= 4, minimum(Fact("a"), 1024), Knob("k") // 2)) == (
-        "(min(a, 1,024) if k <= 4 else floor(k / 2))")
-    assert text.condition(ALWAYS) == "always"
-    assert text.condition(NEVER) == "never"
-    assert text.condition(~(Knob("k") <= 1)) == "not k <= 1"
