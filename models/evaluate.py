@@ -143,6 +143,7 @@ class Reader:
         self._narrowing = self._all_printed() if same else {}
         self.intervals = OnIntervals(knobs=self.knobs, as_is=as_is, facts=given.facts, printed=self._narrowing)
         self._walk: Walk[Value, Truth] = Walk(self.intervals)
+        self._shifted: dict[frozenset[str], Walk[Value, Truth]] = {}
 
     def _all_printed(self) -> dict[str, Interval]:
         found = dict(self._given.printed)
@@ -172,8 +173,14 @@ class Reader:
 
     def shifted(self, node: Expr, zeroed: frozenset[str]) -> Value:
         """The interval of ``node`` with the facts ``zeroed`` counted as 0 where nobody gave them."""
-        return Walk(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"], facts=self._given.facts,
-                                zeroed=zeroed)).number(node)
+        if zeroed not in self._shifted:
+            self._shifted[zeroed] = Walk(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"],
+                                                     facts=self._given.facts, zeroed=zeroed))
+        return self._shifted[zeroed].number(node)
+
+    def plain(self, node: Expr) -> Value:
+        """The interval of ``node`` without what a ledger narrowed."""
+        return self._plain.number(node) if self._narrowing else self.number(node)
 
     def condition(self, node: Cond) -> Truth:
         """The truth of ``node`` over all values the facts allow."""

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from measurements.records import ReadError
 from measurements.site import Site, knob_value
 from models.declare import BadValue, EngineModel, Goal, KnobSpec, Phase, Require, Verdict
-from models.evaluate import Knobs, Reader
+from models.evaluate import Reader
 from models.expr import ALWAYS, AtMost, Cond, Expr, Knob, Missing, knobs_in, lift
 from models.interval import GIB, MIB, Interval, size
 from optimizer.box import Box, box_search
@@ -46,7 +46,7 @@ class Bound:
 class Question:
     """What is asked: a goal, the shape it starts from, which knobs may move, and what must hold.
 
-    ``running`` are all knob values as they are, defaults included.
+    ``running`` are all knob values as they are, defaults included, and ``now`` reads them.
     """
 
     site: Site
@@ -58,6 +58,7 @@ class Question:
     bounds: tuple[Bound, ...]
     top: int
     running: dict[str, int]
+    now: Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +160,9 @@ def ask(
     for name in names:  # a free knob starts from its value as it is, stated or not
         if name not in base and name in reader.knobs:
             base[name] = reader.knobs[name].middle
-    now = Reader(model, site.given, site.knobs).knobs
-    running = {name: value.middle for name, value in now.items()}
-    return Question(site, target, base, fixed, ranges, held, tuple(bounds), top, running)
+    now = Reader(model, site.given, site.knobs)
+    running = {name: value.middle for name, value in now.knobs.items()}
+    return Question(site, target, base, fixed, ranges, held, tuple(bounds), top, running, now)
 
 
 def _range(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -> tuple[int, int]:
@@ -349,10 +350,10 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int],
     changes = {name: (question.running.get(name), new) for name, new in shape.items()
                if question.running.get(name) != new}
     best = None if shift else (value.low if question.goal.sense == "max" else value.high)
-    gain = _gain(question, shape) if changes else 0
+    gain = _gain(question, reader) if changes else 0
     binding = tuple(_binding(question, checked, reader, shape))
     return Ranked(rank, shape, changes, value, best, gain, binding, checked, companions,
-                  tuple(_notes(question, shape, changes, binding)))
+                  tuple(_notes(question, reader, shape, changes, binding)))
 
 
 def companions_of(question: Question, shape: Mapping[str, int]) -> tuple[Companion, ...]:
@@ -367,7 +368,7 @@ def companions_of(question: Question, shape: Mapping[str, int]) -> tuple[Compani
     if row is None or not (least or target) or set(_GATES) & {*question.free, *question.given}:
         return ()
     unknown = frozenset(("ngram_table", "ngram_size"))
-    old = Reader(site.model, site.given, site.knobs).shifted(row.expr, unknown)
+    old = question.now.shifted(row.expr, unknown)
     reader = Reader(site.model, site.given, shape)
     new, whole = reader.shifted(row.expr, unknown), reader.number(row.expr)
     if isinstance(old, Missing) or isinstance(new, Missing):
@@ -421,25 +422,24 @@ def _binding(question: Question, checked: Check, reader: Reader, shape: Mapping[
 
 
 def _notes(
-    question: Question, shape: Mapping[str, int], changes: Mapping[str, tuple[int | None, int]],
+    question: Question, reader: Reader, shape: Mapping[str, int], changes: Mapping[str, tuple[int | None, int]],
     binding: Sequence[str],
 ) -> Iterator[str]:
     """What an operator must know before taking this shape."""
-    model = question.site.model
     knobs = question.site.knobs
     if "vram_weights_mib" in changes and knobs.get("vram_weights_mib", 0) == 0:
         yield ("this states vram_weights_mib on a site that derives it: a stated weights pool gets no prefill staging "
                "region, so long prefills lose their stager")
     if "vram_kv_mib" in changes and knobs.get("vram_kv_mib", 0) == 0:
         yield "this states vram_kv_mib on a site that derives it: the cache no longer follows the ratio"
-    yield from _fewer_experts(question, shape)
-    yield from arena_notes(question.site, Knobs(model, shape))
+    yield from _fewer_experts(question, reader)
+    yield from arena_notes(question.site, reader.knobs)
     if (question.running.get("host_pool_mib") or 0) < shape.get("host_pool_mib", 0):
         limits = [n for n in ("ttm_limit", "memlock", "mem_total") if n not in question.site.given.facts]
         if limits:
             yield (f"more pinned RAM, and nothing here says whether the host has it: give {', '.join(limits)} "
                    "(a boot over the limit is refused, or takes the host down)")
-    yield from _less_for_neighbours(question, shape)
+    yield from _less_for_neighbours(question, reader)
     if "gpu_headroom_mib" in changes and shape["gpu_headroom_mib"] < 96:
         yield "a headroom of 48 MiB was measured decode-neutral; nothing below it was tested (operator note 000)"
     if "host_reserve_gib" in question.held and "kv_pool_fit" in binding:
@@ -449,33 +449,30 @@ def _notes(
         yield "host_reserve_gib allocates nothing: lowering it only admits a larger pool, raising it frees nothing"
 
 
-def _fewer_experts(question: Question, shape: Mapping[str, int]) -> Iterator[str]:
+def _fewer_experts(question: Question, reader: Reader) -> Iterator[str]:
     row = question.site.model.rows.get("vram_weights")
     if row is None:
         return
-    given = replace(question.site.given, printed={})
-    now, new = (Reader(question.site.model, given, knobs).number(row.expr) for knobs in (question.site.knobs, shape))
+    now, new = question.now.plain(row.expr), reader.plain(row.expr)
     if isinstance(now, Interval) and isinstance(new, Interval) and now.low - new.low >= 64 * MIB:
         yield (f"vram_weights falls by {(now.low - new.low) // MIB:,} MiB: fewer experts stay on the card; to keep "
                f"them, ask with --at-least vram_weights={now.low // MIB}MiB")
 
 
-def _less_for_neighbours(question: Question, shape: Mapping[str, int]) -> Iterator[str]:
+def _less_for_neighbours(question: Question, reader: Reader) -> Iterator[str]:
     row = question.site.model.rows.get("host_left")
     if row is None:
         return
-    given = replace(question.site.given, printed={})
-    now, new = (Reader(question.site.model, given, knobs).number(row.expr) for knobs in (question.site.knobs, shape))
+    now, new = question.now.plain(row.expr), reader.plain(row.expr)
     if isinstance(now, Interval) and isinstance(new, Interval) and new.low < now.low and new.low < ENOUGH_LEFT:
         yield (f"this leaves {new.low / GIB:.1f} GiB for everything else on the host: under 10 GiB the engine itself "
                f"warns of minutes-long stalls; to keep room, ask with --at-least host_left={now.low // MIB}MiB")
 
 
-def _gain(question: Question, shape: Mapping[str, int]) -> int | None:
-    """How much better ``shape`` is than the one as it is, both without what a ledger narrowed."""
-    goal, given = question.goal, replace(question.site.given, printed={})
-    now, new = (Reader(question.site.model, given, knobs).shifted(goal.objective, goal.shifts)
-                for knobs in (question.site.knobs, shape))
+def _gain(question: Question, reader: Reader) -> int | None:
+    """How much better the shape that ``reader`` reads is than the one as it is, without what a ledger narrowed."""
+    goal = question.goal
+    now, new = (shape.shifted(goal.objective, goal.shifts) for shape in (question.now, reader))
     if isinstance(now, Missing) or isinstance(new, Missing):
         return None
     return new.low - now.low if goal.sense == "max" else now.high - new.high
