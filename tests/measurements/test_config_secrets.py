@@ -42,7 +42,7 @@ def test_values_that_are_secrets(value: str) -> None:
 @pytest.mark.parametrize("value", [
     "/models/qwen3.8-next-flash-fp8-iq4r-moe.rad", "Qwen3-Next-80B-A3B-Instruct-FP8-Dynamic", "0.0.0.0", "::",
     "http://example.org:8000/v1", "expert_tiered", "262144", "registry/x@sha256:" + "0a1b2c3d" * 8,
-    "~/cache", "geometric-backoff", "/root/.cache/hub/snapshots/9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
+    "~/cache", "geometric-backoff", "/srv/cache/hub/snapshots/9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
     ""])
 def test_values_that_are_not(value: str) -> None:
     assert not is_secret_value(value)
