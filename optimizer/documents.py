@@ -13,7 +13,7 @@ from optimizer.check import (
     quantity_json,
     shape_json,
 )
-from optimizer.solve import Answer, Conflict, Ranked, current
+from optimizer.solve import Answer, Conflict, Ranked, current, what_binds
 
 
 def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
             "unit": answer.question.goal.unit,
             "change": ranked.gain,
         },
-        "binding": list(ranked.binding),
+        "binding": list(what_binds(answer, ranked)),
         "verdict": ranked.checked.verdict.word,
         "outcome": ranked.checked.outcome.word,
         "quantities": {name: quantity_json(q) for name, q in result.quantities.items()},

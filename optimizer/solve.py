@@ -75,6 +75,8 @@ class Companion:
 class Ranked:
     """One shape of an answer: its changes, the objective's interval, and the check it passed.
 
+    ``binding`` is what less slack is left of than one step could use; :func:`what_binds` says more of rank 1.
+
     ``gain`` is how much better it is than the shape as it is, worst case against worst case; None where that is
     not known.
     """
@@ -262,17 +264,19 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
         far_from(lowering, found.shape, steps)
     if not shapes:
         return _infeasible(question, seconds)
-    if not shapes[0].binding:
-        shapes[0] = replace(shapes[0], binding=tuple(_next_step(question, _better(question, shapes[0]), seconds)))
     warnings += _lacking_constraints(question)
     return Answer(question, status, tuple(shapes), (), tuple(warnings))
 
 
-def _next_step(question: Question, better: Cond, seconds: float) -> Iterator[str]:
-    """What forbids a better value than rank 1's, where a step is too coarse for slack to show it."""
-    conflict = _shrink(question, [*hard_requires(question)], seconds, better)
-    for item in conflict:
-        yield item.name
+def what_binds(answer: Answer, ranked: Ranked, *, seconds: float = SECONDS) -> tuple[str, ...]:
+    """What forbids more than ``ranked`` gives: by its slack, or, where a step of the goal of rank 1 is too coarse for
+    that to show, a minimal set that forbids a better value.
+    """
+    if ranked.binding or ranked.rank != 1:
+        return ranked.binding
+    question = answer.question
+    conflict = _shrink(question, list(hard_requires(question)), seconds, _better(question, ranked))
+    return tuple(item.name for item in conflict)
 
 
 def _better(question: Question, best: Ranked) -> Cond:
