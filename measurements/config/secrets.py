@@ -50,6 +50,8 @@ def is_secret_key(key: str) -> bool:
     joined = "".join(parts)
     if any(word in joined for word in _JOINED) or not _WHOLE.isdisjoint(parts):
         return True
+    if any(part.endswith("PASS") and part not in ("BYPASS", "COMPASS") for part in parts):
+        return True
     if parts and (parts[-1] in ("KEY", "KEYS") or (parts[-1] == "PWD" and len(parts) > 1)):
         return True
     return any(part.endswith("TOKEN") for part in parts) and _COUNTING.isdisjoint(parts)

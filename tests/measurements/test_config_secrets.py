@@ -133,3 +133,12 @@ def test_no_error_shows_a_secret(tmp_path: Path, place: int, junk: str, which: t
         assert out.__suppress_context__ or out.__context__ is None
     else:
         assert WORD not in repr(out.warnings)
+
+
+@pytest.mark.parametrize(("key", "secret"), [
+    ("MYPASS", True), ("DB_PASS", True), ("SMTPPASS", True), ("CACHE_BYPASS", False), ("COMPASS", False),
+])
+def test_keys_that_end_in_pass(key: str, secret: bool) -> None:
+    from measurements.config.secrets import is_secret_key
+
+    assert is_secret_key(key) is secret
