@@ -289,8 +289,9 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
             facts |= _boot_facts(model, ledger, boot) | _outcome_seen(ledger)
         if not foreign and same_build:
             printed = _printed(ledger)
-        for name, value in boot.items():
+        for name in ledger.knobs.keys() & boot.keys() - sources.sets.keys():
             # what the log says of knobs that the file leaves open; another version has defaults of its own
+            value = boot[name]
             if isinstance(value, int) and (same_build or model.knobs[name].default is None):
                 filed.setdefault(name, value)
     given_by_user = _user_facts(model.facts, sources)

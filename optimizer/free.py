@@ -11,7 +11,7 @@ from models.evaluate import Quantity, evaluate
 from models.interval import GIB
 from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, check_json, engine_json, quantity_json
 from optimizer.documents import conflict_json, ranked_json
-from optimizer.solve import ENOUGH_LEFT, Answer, Bound, Question, ask, solve
+from optimizer.solve import ENOUGH_LEFT, Answer, Bound, OutOfTime, Question, ask, solve
 
 #: A headroom that every release ships with; free does not go below it unasked.
 _DEFAULT_HEADROOM = 96
@@ -24,7 +24,7 @@ _COSTS = ("experts", "vram_weights", "vram_kv", "kv_tokens", "pinned_total", "de
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of what is free: the best shape for a goal, or why there is none."""
+    """One use of what is free: the best shape for a goal, or why there is none (no time, where nothing is missing)."""
 
     goal: str
     meaning: str
@@ -59,6 +59,8 @@ def free(site: Site) -> Free:
             uses.append(Use(goal.name, goal.meaning, answer))
         except MissingFacts as error:
             uses.append(Use(goal.name, goal.meaning, None, tuple(error.missing)))
+        except OutOfTime:
+            uses.append(Use(goal.name, goal.meaning, None))
     return Free(site, current, quantities.get(name), tuple(uses))
 
 
@@ -119,6 +121,8 @@ def free_json(found: Free) -> dict[str, Any]:
 
 def _use_json(found: Free, use: Use) -> dict[str, Any]:
     document: dict[str, Any] = {"goal": use.goal, "meaning": use.meaning}
+    if use.answer is None and not use.missing:
+        return document | {"status": "unknown"}
     if use.answer is None:
         return document | {"status": "missing_facts", "missing": list(use.missing)}
     document["status"] = use.answer.status

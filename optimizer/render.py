@@ -229,12 +229,14 @@ def _use_row(use: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     goal = f"{use['goal']}\n[dim]{use['meaning']}[/]"
     if use["status"] == "missing_facts":
         return goal, "not known", "", "", _safe("needs " + ", ".join(item["name"] for item in use["missing"]))
+    if use["status"] == "unknown":
+        return goal, "not found in time", "", "", _safe("ask with solve, which takes longer")
     if use["status"] == "infeasible":
         return goal, "nothing", "", "", _safe("\n".join(item["name"] for item in use["conflict"]))
     best = use["best"]
     moves = "\n".join(f"{name} {amount(cost['from'], cost['unit'])} -> {amount(cost['to'], cost['unit'])}"
                       for name, cost in use["costs"].items())
-    gives = _objective(best["objective"])
+    gives = _objective(best["objective"]) + ("\n(not proven best)" if use["status"] == "feasible" else "")
     return goal, _safe(gives), _safe(_changes(best["changes"])), _safe(moves), _safe("\n".join(best["binding"]))
 
 

@@ -23,6 +23,10 @@ ENOUGH_LEFT: Final = 10 * GIB
 _GATES: Final = ("ttm_min_mib", "ttm_target_mib")
 
 
+class OutOfTime(ReadError):
+    """The time limit was reached before any shape was found."""
+
+
 class Disagreement(Exception):
     """A shape the solver returned fails the plain arithmetic: a defect, never an answer."""
 
@@ -225,8 +229,8 @@ def hard_requires(question: Question) -> Iterator[Require]:
 def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     """The best shapes, rank by rank, each at least an operator's step from the ones before.
 
-    Raises MissingFacts when the goal, a requirement or the verdict needs facts that nobody gave, and
-    Disagreement when a shape fails the plain arithmetic.
+    Raises MissingFacts when the goal, a requirement or the verdict needs facts that nobody gave, OutOfTime when
+    ``seconds`` are over before any shape is found, and Disagreement when a shape fails the plain arithmetic.
     """
     from optimizer.lower import Stages, changed, far_from, moved
 
@@ -249,7 +253,7 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
         if found.status == "unknown":
             warnings.append(f"the solver's time limit of {seconds:g} s was reached after {len(shapes)} shapes")
             if not shapes:
-                raise ReadError(f"no shape was found within {seconds:g} s; hold more knobs with --given",
+                raise OutOfTime(f"no shape was found within {seconds:g} s; hold more knobs with --given",
                                 kind="usage")
             break
         if found.status == "infeasible":
