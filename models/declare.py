@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from models.expr import ALWAYS, NEVER, AtMost, Cond, Expr, Fact, Named, lift, select
 from models.interval import Interval
+from models.laws import LawSpec, Metric
 
 #: A ratio knob counts in millionths, so that ``0.82`` is a whole number and never a float.
 RATIO_UNIT: Final = 1_000_000
@@ -253,7 +254,8 @@ class Goal:
 
     ``shifts`` are facts that move the objective by a constant alone, so that an answer without them is still the
     best one; its value is then not known. They do so where ``shifts_when`` holds and the knobs in
-    ``shifts_while_held`` do not move.
+    ``shifts_while_held`` do not move. ``scale`` is how many of the objective make one ``unit``. Among shapes that are
+    equal by the objective, ``then`` decides, in order.
     """
 
     name: str
@@ -265,6 +267,8 @@ class Goal:
     shifts: frozenset[str] = frozenset()
     shifts_when: Cond = ALWAYS
     shifts_while_held: tuple[str, ...] = ()
+    scale: int = 1
+    then: tuple[tuple[Expr, Literal["max", "min"]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +300,7 @@ class EngineModel:
     arena takes, and so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot
     printed elsewhere (a block count says which pool it was carved from). ``grain`` is the least slack, in bytes,
     that another setting could use up: below it a constraint binds. ``words`` explain free memory to people: what
-    other tools show and why.
+    other tools show and why. ``laws`` say what measured speeds depend on.
     """
 
     name: str
@@ -320,6 +324,7 @@ class EngineModel:
     implied: Mapping[str, tuple[Expr, Expr]] = field(default_factory=dict)
     grain: int = 1
     words: Mapping[str, str] = field(default_factory=dict)
+    laws: Mapping[Metric, LawSpec] = field(default_factory=dict)
 
     def names(self) -> dict[str, str]:
         """Every name a user's file may call a knob by, in upper case, with the knob it means."""

@@ -9,6 +9,7 @@ decided condition leaves, so a fact that a shape does not need is never asked fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -173,6 +174,31 @@ class Greatest(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Curve(Expr):
+    """A piecewise-linear function of ``axis`` through whole-number points, rounded down between them.
+
+    ``xs`` rise strictly and are at least two. Beyond them it has no value: ``of`` says what is not known there.
+    """
+
+    of: str
+    axis: Expr
+    xs: tuple[int, ...]
+    ys: tuple[int, ...]
+
+    def at(self, x: int) -> int:
+        """The value at ``x``, which must lie within the points."""
+        place = min(max(bisect_right(self.xs, x), 1), len(self.xs) - 1)
+        x0, x1, y0, y1 = self.xs[place - 1], self.xs[place], self.ys[place - 1], self.ys[place]
+        return y0 + (x - x0) * (y1 - y0) // (x1 - x0)
+
+    def over(self, low: int, high: int) -> Interval:
+        """All values from ``low`` to ``high``, which must lie within the points."""
+        inside = self.ys[bisect_left(self.xs, low):bisect_right(self.xs, high)]
+        ends = (self.at(low), self.at(high), *inside)
+        return Interval(min(ends), max(ends))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Select(Expr):
     condition: Cond
     then: Expr
@@ -289,6 +315,8 @@ class Algebra(ABC, Generic[N, C]):
     @abstractmethod
     def greatest(self, items: Sequence[N]) -> N: ...
     @abstractmethod
+    def curve(self, axis: N, curve: Curve) -> N: ...
+    @abstractmethod
     def select(self, condition: C, then: Callable[[], N], otherwise: Callable[[], N]) -> N: ...
     @abstractmethod
     def at_most(self, left: N, right: N) -> C: ...
@@ -376,6 +404,9 @@ class Walk(Generic[N, C]):
         if kind is Remainder:
             rest = cast(Remainder, node)
             return by.remainder(number(rest.left), rest.modulus)
+        if kind is Curve:
+            curve = cast(Curve, node)
+            return by.curve(number(curve.axis), curve)
         if kind is Agree:
             agree = cast(Agree, node)
             return by.agree(agree.name, [partial(number, way) for way in agree.ways])
@@ -542,6 +573,13 @@ class OnIntervals(Algebra[Value, Truth]):
         if isinstance(known, Missing):
             return known
         return Interval(max(i.low for i in known), max(i.high for i in known))
+
+    def curve(self, axis: Value, curve: Curve) -> Value:
+        if isinstance(axis, Missing):
+            return axis
+        if axis.low < curve.xs[0] or axis.high > curve.xs[-1]:
+            return Missing(frozenset((curve.of,)))
+        return curve.over(axis.low, axis.high)
 
     def select(self, condition: Truth, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
         if isinstance(condition, Missing):

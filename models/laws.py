@@ -37,6 +37,7 @@ class Axis:
     prompt) or ``streams``. ``forms`` are the rivals beside no effect at all. Time per token ``falls`` or ``rises``
     with the axis, or may do ``either``. ``expr`` is the axis's value for a shape in ``unit``, None for what the
     workload sets. ``also`` names what a point may state instead, by row name (sizes with a unit, taken in MiB).
+    ``shares`` names knobs that are known to act on the same thing, each with how.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Axis:
     expr: Expr | None = None
     also: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    shares: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,15 @@ class Key:
 class LawSpec:
     """What the laws of one metric may depend on.
 
-    ``moves`` are knobs that a goal on this metric opens beside the split. ``by_corpus``: what text was generated
+    ``slots`` is the knob that bounds how many streams there can be, ``window`` the one that bounds a prompt. ``moves`` are knobs that a goal on this metric opens beside the split. ``by_corpus``: what text was generated
     changes the figure, so that corpora are never compared.
     """
 
     metric: Metric
     axes: tuple[Axis, ...]
     keys: tuple[Key, ...]
+    slots: str
+    window: str
     by_corpus: bool = False
     moves: tuple[str, ...] = ()
 

@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 
 from models.declare import EngineModel
 from models.evaluate import Given, Knobs, Shape
-from models.expr import Algebra, AtMost, Both, Cond, Either, Expr, Walk
+from models.expr import Algebra, AtMost, Both, Cond, Curve, Either, Expr, Walk
 from models.interval import Interval
 
 Sense = Literal["max", "min"]
@@ -386,6 +386,46 @@ class Lowering(Algebra[Pair, Holds]):
             return result
         post = self.cp.add_min_equality if least else self.cp.add_max_equality
         post(result.expr, [side.expr for side in sides])
+        return result
+
+    def curve(self, axis: Pair, curve: Curve) -> Pair:
+        if axis.exact:
+            low = self._on(curve, axis.low)
+            return Pair(low, low)
+        steps = [after - before for before, after in zip(curve.ys, curve.ys[1:], strict=False)]
+        if all(step >= 0 for step in steps):
+            return Pair(self._on(curve, axis.low), self._on(curve, axis.high))
+        if all(step <= 0 for step in steps):
+            return Pair(self._on(curve, axis.high), self._on(curve, axis.low))
+        raise CannotLower(f"{curve.of}: a curve that rises and falls, along an axis that is not known exactly")
+
+    def _on(self, curve: Curve, side: Side) -> Side:
+        """The curve's value, one literal a segment; where there is no curve there is no shape."""
+        first, last = curve.xs[0], curve.xs[-1]
+        if side.low > last or side.high < first:
+            self._assert([], None)
+            return _number(curve.ys[0])
+        if side.low < first:
+            self.cp.add(side.expr >= first)
+        if side.high > last:
+            self.cp.add(side.expr <= last)
+        low, high = max(side.low, first), min(side.high, last)
+        reach = curve.over(low, high)
+        result = self._variable(reach.low, reach.high)
+        if result.fixed:
+            return result
+        points = list(zip(curve.xs, curve.ys, strict=True))
+        literals = []
+        for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+            if x1 < low or x0 > high:
+                continue
+            literal = self.cp.new_bool_var("")
+            width = x1 - x0
+            line = (side.expr - x0) * (y1 - y0) + y0 * width
+            self.cp.add_linear_constraint(side.expr, x0, x1).only_enforce_if(literal)
+            self.cp.add_linear_constraint(line - result.expr * width, 0, width - 1).only_enforce_if(literal)
+            literals.append(literal)
+        self.cp.add_exactly_one(literals)
         return result
 
     def select(self, condition: Holds, then: Callable[[], Pair], otherwise: Callable[[], Pair]) -> Pair:

@@ -42,6 +42,7 @@ from models.expr import (
     select,
 )
 from models.interval import GIB, MIB, Interval, printed, size
+from models.laws import Axis, Key, LawSpec, Metric
 from models.versions import Version
 
 Checkpoint = Literal["w4b", "v2", "ht43", "gguf", ""]
@@ -362,6 +363,23 @@ def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: E
     return tuple(found)
 
 
+def _laws() -> dict[Metric, LawSpec]:
+    """What speed depends on: a pass reads the weights once for max_tok tokens, and attention reads the context."""
+    keys = (Key("mtp_depth"), Key("pld"), Key("flash_pin_trunk"))
+    return {
+        "prefill": LawSpec(
+            "prefill", (Axis("depth", "tokens", ("slope",), "rises"), Axis("request", "tokens", ("inverse",), "falls"),
+                        Axis("max_tok", "tokens", ("slope", "inverse"), "either", Knob("max_tok"))),
+            (Key("flash_pin_trunk"),), "kv_slots", "ctx", moves=("max_tok",),
+        ),
+        "decode": LawSpec(
+            "decode", (Axis("depth", "tokens", ("slope", "saturating"), "rises"),
+                       Axis("streams", "streams", ("slope", "hinge"), "rises")),
+            keys, "kv_slots", "ctx", by_corpus=True,
+        ),
+    }
+
+
 def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bool) -> EngineModel:
     """The model of one halogen version with one checkpoint; ``assumed`` when nobody named the checkpoint."""
     m = _Memory(version, checkpoint)
@@ -435,5 +453,6 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
                            "they are not: they report about what is left plus the weights. MemTotal is already less "
                            "the firmware's carve-out for the iGPU.",
         },
+        laws=_laws(),
         constants={} if constant is None else {"resident_weights": constant},
     )

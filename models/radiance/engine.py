@@ -44,6 +44,7 @@ from models.expr import (
     total,
 )
 from models.interval import MIB, printed
+from models.laws import Axis, Key, LawSpec, Metric
 from models.radiance.containers import GRANULE, KNOWN, PAGE, STATICS, Reads, layout
 from models.versions import Version
 
@@ -509,6 +510,33 @@ def _goals(of: Family, budget: _Budget, pinned: Named, headroom: Named) -> dict[
     return {goal.name: goal for goal in found}
 
 
+def _laws(budget: _Budget) -> dict[Metric, LawSpec]:
+    """What speed depends on: experts in VRAM spare their transfer, and the cache is read once a token."""
+    slab = Axis(
+        "vram_weights_mib", "MiB", ("slope", "hinge", "threshold", "saturating", "roofline"), "falls",
+        budget.vram_weights // MIB, also=("vram_weights",),
+        shares=(("vram_kv_mib", "idle cache is lent to the slab, so a smaller pool takes back what it lent"),
+                ("vram_kv", "idle cache is lent to the slab, so a smaller pool takes back what it lent"),
+                ("host_pool_mib", "experts that are in neither VRAM nor the host pool come from disk")),
+    )
+    dtype = Axis("kv_cache_dtype", "", ("offset",), "either", Knob("kv_cache_dtype"), choices=("bf16", "fp8"))
+    # a stated weights pool has no prefill stager, the lossy wire sends less
+    keys = (Key("tp"), Key("tp_wire"), Key("vram_weights_mib", presence=True))
+    return {
+        "prefill": LawSpec(
+            "prefill", (slab, Axis("depth", "tokens", ("slope",), "rises"),
+                        Axis("request", "tokens", ("inverse",), "falls"), dtype),
+            keys, "max_num_seqs", "max_model_len",
+        ),
+        "decode": LawSpec(
+            "decode", (Axis("depth", "tokens", ("slope",), "rises"), dtype,
+                       Axis("streams", "streams", ("slope", "hinge"), "rises"),
+                       replace(slab, forms=("slope",))),
+            (*keys, Key("num_speculative_tokens")), "max_num_seqs", "max_model_len", by_corpus=True,
+        ),
+    }
+
+
 def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineModel:
     """The model of one radiance version with one container on ``tp`` cards.
 
@@ -600,6 +628,7 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
                            "what is kept for step staging and kernels built on first use), which a first launch needs. "
                            "It does not show the KV cache's idle blocks, which are already lent to experts.",
         },
+        laws=_laws(budget),
         arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens", "mm_max_patches",
                      "embedding_placement"),
     )

@@ -1,0 +1,415 @@
+"""Fits rival forms of one law to measured times, weighs them, and predicts.
+
+The law is time per token: a constant and one term for each axis that varies. Rivals differ in the form of a term, or
+leave it out. Noise is relative. A rival's weight is the mean of two: small-sample evidence (AICc, in which the noise
+known beforehand counts as so many measurements more) and the density it gave to each arm when that arm was left out.
+Where the two disagree both rivals keep weight, so that a form is ruled out only by both. A prediction is drawn from all
+rivals by weight, each refitted to resampled measurements, with the noise of one new measurement on top.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measurements.laws.forms import SHAPED, Floats, Span, Term, smallest
+from models.laws import Axis
+
+#: Relative noise of one measurement where nothing was repeated, as operators state it, and how many measurements it
+#: counts for. Repeats replace it.
+STATED_NOISE: Final = 0.03
+STATED_COUNT: Final = 3
+#: A pooled noise below this is the print's own precision, not the machine's.
+LEAST_NOISE: Final = 0.002
+#: How often each rival is refitted to resampled measurements.
+DRAWS: Final = 400
+#: Rivals below this weight take no part in predictions.
+NEGLIGIBLE: Final = 0.002
+#: The weight that decides for a form.
+DECIDES: Final = 0.9
+#: How much of a new measurement the interval of a prediction holds.
+LEVEL: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Data:
+    """Measurements of one law: seconds a token ``(n,)``, the axes' values ``(n,)`` each, and which arm each is of.
+
+    An arm is one setting; ``repeats`` groups what one source measured again at one arm.
+    """
+
+    time: Floats
+    axes: Mapping[str, Floats]
+    arm: NDArray[np.int64]
+    repeats: NDArray[np.int64]
+
+    @property
+    def arms(self) -> int:
+        """How many settings were measured."""
+        return len(np.unique(self.arm))
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Relative noise of one measurement, and how many measurements know it beside the fit's own residuals."""
+
+    value: float
+    count: int
+    repeats: int
+
+    @property
+    def how(self) -> str:
+        """Where it is from, for people."""
+        return f"from {self.repeats} repeats" if self.repeats else "stated; nothing was repeated"
+
+
+def noise_of(data: Data) -> Noise:
+    """Pooled relative standard deviation of repeats; the stated one where fewer than two measurements repeat others."""
+    squares, spare = 0.0, 0
+    for group in np.unique(data.repeats):
+        logs = np.log(data.time[data.repeats == group])
+        squares += float(((logs - logs.mean()) ** 2).sum())
+        spare += len(logs) - 1
+    if spare < 2:
+        return Noise(STATED_NOISE, STATED_COUNT, 0)
+    return Noise(max(math.sqrt(squares / spare), LEAST_NOISE), min(spare, STATED_COUNT), spare)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rival:
+    """One candidate law, fitted.
+
+    ``sizes`` are its constant and terms in seconds a token at its best parameters, ``parameters`` the knee or scale of
+    each shaped term. ``evidence`` and ``left_out`` are log scores (AICc / -2, and the log density of left-out arms),
+    ``error`` the median relative error of left-out arms by this rival alone.
+    """
+
+    terms: tuple[Term, ...]
+    sizes: tuple[float, ...]
+    parameters: tuple[float, ...]
+    residual: float
+    evidence: float
+    left_out: float
+    error: float
+    weight: float
+    _draws: tuple[Floats, Floats, Floats]
+
+    @property
+    def name(self) -> str:
+        """Its forms in words: ``constant``, ``hinge``, or with several axes ``slope in depth + offset in dtype``."""
+        if not self.terms:
+            return "constant"
+        if len(self.terms) == 1:
+            return self.terms[0].form
+        return " + ".join(f"{term.form} in {term.span.axis.name}" for term in self.terms)
+
+    def times(self, at: Mapping[str, Floats]) -> Floats:
+        """Drawn times a token at axis values of shape ``(m,)``, shape ``(draws, m)``, without noise."""
+        sizes, parameters, _ = self._draws
+        columns = _columns(self.terms, at, parameters[:, None, :])
+        return np.asarray(np.einsum("dmp,dp->dm", columns, sizes))
+
+    @property
+    def noises(self) -> Floats:
+        """A relative error of one new measurement for each draw."""
+        return self._draws[2]
+
+
+def _columns(terms: Sequence[Term], at: Mapping[str, Floats], parameters: Floats) -> Floats:
+    """The design at ``at``, values (..., m), under ``parameters`` (..., 1, shaped terms): shape (..., m, p)."""
+    some = next(iter(at.values()))
+    shape = np.broadcast_shapes(some.shape, parameters.shape[:-1])
+    found = [np.ones((*shape, 1))]
+    shaped = 0
+    for term in terms:
+        x = at[term.span.axis.name]
+        parameter = parameters[..., shaped] if term.shaped else np.zeros(1)
+        shaped += term.shaped
+        found.append(np.broadcast_to(term.column(x, parameter), (*shape, term.columns)))
+    return np.concatenate(found, axis=-1)
+
+
+def _candidates(spans: Sequence[Span], data: Data) -> list[tuple[Term, ...]]:
+    """All rivals whose parameters the arms can tell: no more of them than arms, knees only past two arms an axis."""
+    choices: list[list[Term | None]] = []
+    for span in spans:
+        seen = len(np.unique(data.axes[span.axis.name]))
+        forms = [form for form in span.axis.forms if form not in SHAPED or seen >= 3]
+        choices.append([None, *(Term(span, form) for form in forms)])
+    found = []
+    for combination in itertools.product(*choices):
+        terms = tuple(term for term in combination if term is not None)
+        if sum(term.shaped for term in terms) <= 2 and _size(terms) <= data.arms:
+            found.append(terms)
+    return found
+
+
+def _size(terms: Sequence[Term]) -> int:
+    return 1 + sum(term.columns + term.shaped for term in terms)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Grid:
+    """One candidate on all its parameters: design (k, n, p) of relative times, and the parameters (k, shaped)."""
+
+    terms: tuple[Term, ...]
+    parameters: Floats
+    design: Floats
+    signed: tuple[bool, ...]
+
+
+def _grid(terms: tuple[Term, ...], data: Data, scale: Floats) -> _Grid:
+    axes = [term.grid() for term in terms if term.shaped]
+    parameters = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)) if axes else np.zeros((1, 0))
+    columns = _columns(terms, data.axes or {"": np.zeros(len(data.time))}, parameters[:, None, :])
+    signed = [False]
+    for term in terms:
+        signed += [term.signed or term.form == "offset"] * term.columns
+    return _Grid(terms, parameters, columns / scale[:, None], tuple(signed))
+
+
+class Fit:
+    """All rivals of one law, fitted to ``data`` along ``spans``, the axes that vary."""
+
+    def __init__(self, data: Data, spans: Sequence[Span]) -> None:
+        self.data = data
+        self.spans = tuple(spans)
+        self.noise = noise_of(data)
+        self.rivals = self._fitted()
+
+    def _fitted(self) -> tuple[Rival, ...]:
+        data = self.data
+        # relative to the arm's mean: weights that follow each measurement would favour the fast ones
+        scale = np.array([data.time[data.arm == arm].mean() for arm in data.arm])
+        relative = data.time / scale
+        grids = [_grid(terms, data, scale) for terms in _candidates(self.spans, data)]
+        solved = [smallest(grid.design, relative[None, :], grid.signed) for grid in grids]
+        polished = [_polished(grid, *found[:2], relative) for grid, found in zip(grids, solved, strict=True)]
+        evidence = np.array([self._evidence(left, len(relative), _size(grid.terms))
+                             for grid, (_, left) in zip(grids, polished, strict=True)])
+        folds = [self._left_out(grid, relative) for grid in grids]
+        scores = np.array([fold.score for fold in folds])
+        weights = (_shares(evidence) + _shares(scores)) / 2
+        self._fold_errors(folds)
+        rng = np.random.default_rng(7)
+        found = []
+        for place in np.argsort(-weights, kind="stable"):
+            grid, (sizes, left) = grids[place], polished[place]
+            best = int(np.argmin(solved[place][1]))
+            found.append(Rival(
+                terms=grid.terms, sizes=tuple(map(float, sizes)), parameters=tuple(map(float, grid.parameters[best])),
+                residual=float(left), evidence=float(evidence[place]), left_out=float(scores[place]),
+                error=float(np.median(np.abs(np.expm1(folds[place].errors)))) if data.arms > 1 else math.nan,
+                weight=float(weights[place]),
+                _draws=self._draws(grid, solved[place], relative, rng),
+            ))
+        return tuple(found)
+
+    def _evidence(self, residual: float, n: int, parameters: int) -> float:
+        """AICc / -2, or BIC / -2 where that asks more of a parameter, as it does from about twelve measurements on.
+
+        The noise known beforehand enters as measurements without a parameter of their own.
+        """
+        count = n + self.noise.count
+        k = parameters + 1
+        if count - k - 1 <= 0:
+            return -math.inf
+        spread = (residual + self.noise.count * self.noise.value**2) / count
+        akaike = 2 * k + 2 * k * (k + 1) / (count - k - 1)
+        return -0.5 * (count * math.log(spread) + max(akaike, k * math.log(count)))
+
+    def _left_out(self, grid: _Grid, relative: Floats) -> _Fold:
+        data = self.data
+        arms = np.unique(data.arm)
+        if len(arms) < 2:
+            return _Fold(0.0, np.zeros(0), np.zeros(0))
+        out = data.arm[None, :] == arms[:, None]  # (arms, n)
+        keep = (~out).astype(np.float64)[:, None, :]  # (arms, 1, n)
+        sizes, left, inverse = smallest(grid.design[None] * keep[..., None], relative * keep, grid.signed)
+        count = (~out).sum(1)[:, None] + self.noise.count  # (arms, 1)
+        spread = left + self.noise.count * self.noise.value**2  # (arms, k)
+        logs = -0.5 * count * np.log(spread)
+        chances = np.exp(logs - logs.max(1, keepdims=True))
+        chances /= chances.sum(1, keepdims=True)
+        free = np.maximum(count - _size(grid.terms), 1)
+        told = np.einsum("knp,akp->akn", grid.design, sizes)
+        # no time is negative or nothing: a rival that says so is far off, not infinitely so
+        wrong = np.log(np.maximum(told, 0.05)) - np.log(relative)
+        leverage = np.einsum("knp,akpq,knq->akn", grid.design, inverse, grid.design)
+        width = spread / free * 1.0
+        density = _student(wrong, np.sqrt(width[..., None] * (1 + np.minimum(leverage, 25.0))), free[..., None])
+        density = np.where(out[:, None, :], density, 0.0).sum(-1)  # (arms, k), all of an arm's measurements together
+        score = np.log(np.einsum("ak,ak->a", chances, np.exp(density - density.max(1, keepdims=True))))
+        score = score + density.max(1)
+        means = np.einsum("ak,akn->an", chances, wrong)
+        errors = np.array([means[a, out[a]].mean() for a in range(len(arms))])
+        evidence = np.array([self._evidence(float(left[a].min()), int((~out[a]).sum()), _size(grid.terms))
+                             if _size(grid.terms) <= len(arms) - 1 else -math.inf for a in range(len(arms))])
+        return _Fold(float(score.sum()), errors, evidence)
+
+    def _fold_errors(self, folds: Sequence[_Fold]) -> None:
+        """The error of each left-out arm by all rivals together, weighed without that arm."""
+        if self.data.arms < 2:
+            self.left_out_errors = np.zeros(0)
+            return
+        logs = np.stack([fold.evidence for fold in folds])
+        share = np.exp(logs - logs.max(0))
+        share /= share.sum(0)
+        self.left_out_errors = np.abs(np.expm1((share * np.stack([fold.errors for fold in folds])).sum(0)))
+
+    def _draws(self, grid: _Grid, solved: tuple[Floats, Floats, Floats], relative: Floats,
+               rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        _, left, _ = solved
+        count = len(relative) + self.noise.count
+        spread = left + self.noise.count * self.noise.value**2
+        logs = -0.5 * count * np.log(spread)
+        chances = np.exp(logs - logs.max())
+        chances /= chances.sum()
+        which = rng.choice(len(chances), size=DRAWS, p=chances)
+        free = max(count - _size(grid.terms), 1)
+        sigma = np.sqrt(spread[which] / rng.chisquare(free, DRAWS))
+        parameters = grid.parameters[which]
+        cells = np.array([term.cell() for term in grid.terms if term.shaped])
+        if len(cells):  # a threshold lies anywhere between the two arms that it parts
+            parameters = parameters + rng.uniform(-1, 1, parameters.shape) * cells
+        again = relative + sigma[:, None] * rng.standard_normal((DRAWS, len(relative)))
+        if any(term.form == "threshold" for term in grid.terms):
+            design = grid.design[which]
+        else:
+            scale = self.data.time / relative
+            axes = self.data.axes or {"": np.zeros(len(relative))}
+            design = _columns(grid.terms, axes, parameters[:, None, :]) / scale[:, None]
+        sizes, _, _ = smallest(design, again, grid.signed)
+        return sizes, parameters, sigma * rng.standard_normal(DRAWS)
+
+    @cached_property
+    def counted(self) -> tuple[Rival, ...]:
+        """The rivals that take part in predictions."""
+        return tuple(rival for rival in self.rivals if rival.weight >= NEGLIGIBLE)
+
+    def sample(self, at: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+        """Drawn rates of one new measurement, tokens a second (draws, m), and the weight of each draw."""
+        rates, weights = [], []
+        slowest = float(self.data.time.max()) * 20
+        fastest = float(self.data.time.min()) / 20
+        for rival in self.counted:
+            times = np.clip(rival.times(at), fastest, slowest)
+            rates.append(np.exp(rival.noises[:, None]) / times)
+            weights.append(np.full(DRAWS, rival.weight / DRAWS))
+        weight = np.concatenate(weights)
+        return np.concatenate(rates), weight / weight.sum()
+
+    def quantiles(self, at: Mapping[str, Floats], levels: Sequence[float]) -> Floats:
+        """Quantiles of one new measurement, tokens a second: shape (levels, m)."""
+        rates, weights = self.sample(at)
+        order = np.argsort(rates, axis=0)
+        ranked = np.take_along_axis(rates, order, 0)
+        reached = np.cumsum(weights[order], axis=0)
+        found = []
+        for level in levels:
+            place = np.minimum((reached < level - 1e-12).sum(0), len(ranked) - 1)
+            found.append(ranked[place, np.arange(ranked.shape[1])])
+        return np.stack(found)
+
+    def typical(self, rival: Rival, at: Mapping[str, Floats]) -> Floats:
+        """The median rate of one rival, tokens a second (m,)."""
+        fastest = float(self.data.time.min()) / 20
+        return np.asarray(1 / np.maximum(np.median(rival.times(at), axis=0), fastest))
+
+    def mean(self, at: Mapping[str, Floats]) -> Floats:
+        """The rate over all rivals by weight, from each one's median, tokens a second (m,)."""
+        total = sum(rival.weight for rival in self.counted)
+        return np.asarray(sum(self.typical(rival, at) * (rival.weight / total) for rival in self.counted))
+
+    @cached_property
+    def decided(self) -> Rival | None:
+        """The rival that the measurements settle on, if they do.
+
+        Rivals that predict the same within the noise, all over the data, count together. Weight alone decides
+        nothing with fewer than two arms more than a rival has parameters, nor where a knee has fewer than two arms on
+        one side: a jump, a bend and one odd arm are then the same data.
+        """
+        best = self.rivals[0]
+        needed = 2 + _size([max((Term(span, form) for form in span.axis.forms), key=lambda term: term.shaped)
+                            for span in self.spans])
+        if self.data.arms < needed or not self.spans:
+            return None
+        at = self._everywhere()
+        own = self.typical(best, at)
+        agreed = sum(rival.weight for rival in self.counted
+                     if np.all(np.abs(np.log(self.typical(rival, at) / own)) < self.noise.value))
+        if agreed < DECIDES:
+            return None
+        shaped = [term for term in best.terms if term.shaped]
+        for term, knee in zip(shaped, best.parameters, strict=True):
+            x = self.data.axes[term.span.axis.name]
+            below, above = len(np.unique(x[x < knee])), len(np.unique(x[x >= knee]))
+            if term.form != "saturating" and min(below, above) < 2:
+                return None
+        return best
+
+    def _everywhere(self) -> dict[str, Floats]:
+        """Axis values all over the data: along one axis evenly, along several at the measured settings."""
+        if len(self.spans) == 1 and self.spans[0].axis.way and not self.spans[0].axis.choices:
+            span = self.spans[0]
+            return {span.axis.name: np.linspace(span.low, span.high, 33)}
+        return dict(self.data.axes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fold:
+    """Leave-one-arm-out of one rival: its score, its log error for each arm, its evidence without each arm."""
+
+    score: float
+    errors: Floats
+    evidence: Floats
+
+
+def _shares(logs: Floats) -> Floats:
+    if not np.isfinite(logs).any():
+        return np.full(len(logs), 1 / len(logs))
+    shares = np.exp(logs - logs[np.isfinite(logs)].max())
+    return np.asarray(shares / shares.sum())
+
+
+def _student(value: Floats, scale: Floats, free: NDArray[np.int64]) -> Floats:
+    """Log density of Student's t with ``free`` degrees of freedom."""
+    from scipy.special import gammaln
+
+    constant = gammaln((free + 1) / 2) - gammaln(free / 2) - 0.5 * np.log(free * np.pi)
+    return np.asarray(constant - np.log(scale) - (free + 1) / 2 * np.log1p((value / scale) ** 2 / free))
+
+
+def _polished(grid: _Grid, sizes: Floats, left: Floats, relative: Floats) -> tuple[Floats, float]:
+    """The best sizes of a candidate, refined for relative errors proper (in logarithms), and what is left."""
+    from scipy.optimize import least_squares
+
+    best = int(np.argmin(left))
+    design, start = grid.design[best], sizes[best]
+    told = design @ start
+    if np.any(told <= 0):
+        return start, float(left[best])
+    low = [-np.inf if signed else 0.0 for signed in grid.signed]
+    scale = np.maximum(np.abs(start), 1e-3 * np.abs(start).max())
+
+    def wrong(x: Floats) -> Floats:
+        return np.asarray(np.log(np.maximum(design @ (x * scale), 1e-6)) - np.log(relative))
+
+    inside = np.maximum(start / scale, np.where(np.isneginf(low), -np.inf, 1e-9))
+    done = least_squares(wrong, inside, bounds=(low, np.inf), method="trf", x_scale=1.0, max_nfev=30)
+    found = done.x * scale
+    if 2 * done.cost < float((wrong(start / scale) ** 2).sum()):
+        return found, float(2 * done.cost)
+    return start, float((wrong(start / scale) ** 2).sum())
+
+
+def span_of(axis: Axis, values: Floats) -> Span:
+    """The axis as measured."""
+    return Span(axis, float(values.min()), float(values.max()))
