@@ -1,0 +1,469 @@
+"""Laws as pictures: PNG and SVG files, and text for a terminal. What is drawn is in the JSON document of ``laws``."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from warnings import catch_warnings, filterwarnings
+
+from measurements.records import ReadError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Up to so many laws share one figure, a panel each.
+MAX_PANELS: Final = 4
+_SUFFIXES: Final = (".png", ".svg")
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """One law of the document as both renderers draw it. Lines and points are runs of (x, y)."""
+
+    title: str
+    note: str
+    x_label: str
+    y_label: str
+    level: str
+    choices: tuple[str, ...]
+    median: list[tuple[float, float]]
+    low: list[tuple[float, float]]
+    high: list[tuple[float, float]]
+    rivals: dict[str, list[tuple[float, float]]]
+    measured: list[tuple[float, float]]
+    contradicting: list[tuple[float, float]]
+    site: tuple[float, float, float, float] | None
+
+    @property
+    def apart(self) -> bool:
+        """Whether nothing lies between the curve's places, so that no line may join them."""
+        return bool(self.choices) or len({x for x, _ in self.median}) == 1
+
+    @property
+    def site_words(self) -> str:
+        if self.site is None:
+            return ""
+        _, median, low, high = self.site
+        step = _step(median)
+        return f"{_figure(median, step)} ({_figure(low, step)} to {_figure(high, step)})"
+
+    def x_axis(self, count: int) -> _Scale:
+        """The data's range of x and a little air, with about ``count`` ticks inside."""
+        found = [x for x, _ in (*self.median, *self.measured, *self.contradicting)]
+        found += [self.site[0]] if self.site else []
+        low, high = min(found), max(found)
+        if self.choices:
+            names = {float(place): name for place, name in enumerate(self.choices)}
+            return _Scale(min(low, 0.0) - 0.6, max(high, len(names) - 1.0) + 0.6, names)
+        air = _air(low, high, 0.03)
+        ticks = [low] if low == high else _multiples(low - air, high + air, count)
+        step = ticks[1] - ticks[0] if len(ticks) > 1 else _step(low)
+        return _Scale(low - air, high + air, {tick: _figure(tick, step) for tick in ticks})
+
+    def y_axis(self, count: int, *, round_ends: bool = True) -> _Scale:
+        """All that is drawn and a little air, from 0 where that costs little; ``round_ends`` ends it at ticks."""
+        lines = (self.median, self.low, self.high, *self.rivals.values(), self.measured, self.contradicting)
+        found = [y for line in lines for _, y in line] + list(self.site[1:] if self.site else ())
+        low, high = min(found), max(found)
+        air = _air(low, high, 0.04)
+        bottom = 0.0 if 0 <= low < 0.35 * high else low - air
+        ticks = _multiples(bottom, high + air, count, outside=round_ends)
+        ends = (ticks[0], ticks[-1]) if round_ends else (bottom, high + air)
+        return _Scale(*ends, {tick: _figure(tick, ticks[1] - ticks[0]) for tick in ticks})
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    low: float
+    high: float
+    ticks: dict[float, str]
+
+    def place(self, value: float, steps: int) -> int:
+        """Which of ``steps`` equal parts holds the value."""
+        return min(max(int((value - self.low) / (self.high - self.low) * steps), 0), steps - 1)
+
+
+def _air(low: float, high: float, share: float) -> float:
+    """What to leave free at each end: a share of the range, or of the value where all are one."""
+    return (high - low) * share if high - low > 1e-6 * max(abs(low), abs(high)) else abs(high) * 0.05 or 1.0
+
+
+def _multiples(low: float, high: float, count: int, *, outside: bool = False) -> list[float]:
+    """About ``count`` round numbers, at least two, from low to high; with ``outside`` their ends enclose the range."""
+    raw = (high - low) / max(count, 2)
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * times for times in (1, 2, 2.5, 5, 10) if size * times >= raw * 0.999)
+    if outside:
+        return [index * step for index in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    found = [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return found if len(found) > 1 else _multiples(low, high, count + 1)
+
+
+def _step(value: float) -> float:
+    """The last digit to show of a figure that stands alone: three digits, or whole numbers."""
+    return 1.0 if value == int(value) else 10.0 ** min(math.floor(math.log10(abs(value))) - 2, 0)
+
+
+def _figure(value: float, step: float) -> str:
+    """A number with as many decimals as steps of that size need."""
+    if value and not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.4g}"
+    digits = next((digits for digits in range(7) if math.isclose(step, round(step, digits), rel_tol=1e-6)), 7)
+    return f"{round(value, digits) + 0.0:,.{digits}f}"
+
+
+def _plain(text: object) -> str:
+    """Text with nothing in it that would steer a terminal or break a file."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text))
+
+
+def _percent(weight: float) -> str:
+    if 0 < weight < 0.005:
+        return "< 1 %"
+    return "> 99 %" if 0.995 <= weight < 1 else f"{weight:.0%}".replace("%", " %")
+
+
+def _read(law: Mapping[str, Any]) -> _Law:
+    curve = law["curve"]
+    places = [float(x) for x in curve["x"]]
+
+    def line(values: Iterable[float]) -> list[tuple[float, float]]:
+        return [(x, float(y)) for x, y in zip(places, values, strict=True)]
+
+    def points(contradicts: bool) -> list[tuple[float, float]]:
+        return [(float(item["x"]), float(item["rate"])) for item in law["observed"]
+                if bool(item["contradicts"]) is contradicts]
+
+    weights = {form["name"]: form["weight"] for form in law["forms"]}
+    rivals = {f"{name}, {_percent(weights[name])}" if name in weights else name: line(values)
+              for name, values in curve["forms"].items()}
+    median = line(curve["median"])
+    held = ", ".join(f"{name} {_held(value)}" for name, value in curve["at"].items())
+    unit = f" ({curve['unit']})" if curve["unit"] not in ("", curve["axis"]) else ""
+    site = law["prediction"]
+    return _Law(
+        title=_plain(law["name"]),
+        note=_plain("; at ".join(part for part in (str(law["verdict"]), held) if part)),
+        x_label=_plain(f"{curve['axis']}{unit}"),
+        y_label=_plain(f"{law['metric']} (tokens/s)"),
+        level=_percent(curve["level"]),
+        choices=tuple(map(_plain, curve["choices"] or ())),
+        median=median, low=line(curve["low"]), high=line(curve["high"]),
+        rivals={} if list(rivals.values()) == [median] else {_plain(name): run for name, run in rivals.items()},
+        measured=points(False), contradicting=points(True),
+        site=(site["x"], site["median"], site["low"], site["high"]) if site else None,
+    )
+
+
+def _held(value: object) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:,}" if number else str(value)
+
+
+# --- files
+
+# The colours of Okabe and Ito, which differ in lightness too; each line has its own dashes.
+_BLUE, _SKY, _RED, _PURPLE, _GREY = "#0072B2", "#56B4E9", "#B0002A", "#8A3A6B", "#555555"
+_RIVALS: Final = (("#D55E00", (0, (6, 2))), ("#007A5A", (0, (1.5, 1.5))), ("#A8507F", (0, (6, 2, 1.5, 2))),
+                  ("#B07800", (0, (3, 1.5))), ("#000000", (0, (8, 2, 1.5, 2, 1.5, 2))),
+                  ("#4A6FA5", (0, (10, 3))), ("#6B4E16", (0, (3, 1.5, 1, 1.5))))
+
+
+def save_laws(document: Mapping[str, Any], path: Path) -> list[Path]:
+    """Draws the laws that have a curve into ``path`` (.png or .svg) and returns the files written.
+
+    Up to ``MAX_PANELS`` laws share one figure, a panel each; more become ``stem-1.ext``, ``stem-2.ext`` and so on.
+    Files appear whole or not at all. Raises ReadError (``usage``) for another suffix, for a document in which no law
+    has a curve, without matplotlib, and where a file cannot be written.
+    """
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ReadError("pictures are .png or .svg files", file=str(path), kind="usage")
+    laws = [_read(law) for law in document["laws"] if law["curve"] is not None]
+    if not laws:
+        raise ReadError("no law has a curve to draw: it takes points that differ in something", file=str(path),
+                        kind="usage")
+    if not path.parent.is_dir():
+        raise ReadError("cannot be written: the folder does not exist", file=str(path), kind="usage")
+    if len(laws) <= MAX_PANELS:
+        pictures = {path: laws}
+    else:
+        pictures = {path.with_name(f"{path.stem}-{number}{path.suffix}"): [law]
+                    for number, law in enumerate(laws, start=1)}
+    _write({target: _picture(shown, path.suffix.lower()[1:]) for target, shown in pictures.items()})
+    return list(pictures)
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    """All drafts first, then each takes its name: a full disk leaves no file half written."""
+    drafts = {target: target.with_name(f".{target.name}.new") for target in files}
+    current = next(iter(files))
+    try:
+        for current, draft in drafts.items():
+            draft.write_bytes(files[current])
+        for current, draft in drafts.items():
+            os.replace(draft, current)
+    except OSError as error:
+        raise ReadError(f"cannot be written: {error.strerror}", file=str(current), kind="usage") from None
+    finally:
+        for draft in drafts.values():
+            with suppress(OSError):
+                draft.unlink()
+
+
+def _picture(laws: Sequence[_Law], kind: str) -> bytes:
+    """A figure of these laws as a file's bytes: the same bytes for the same laws and release of matplotlib."""
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError:
+        raise ReadError("drawing needs matplotlib: pip install 'shapewright[plot]'", kind="usage") from None
+    sink = io.BytesIO()
+    with matplotlib.rc_context(), catch_warnings():
+        filterwarnings("ignore", message="Glyph .* missing")  # a name that the font cannot write: a box stands for it
+        matplotlib.rcdefaults()  # not what a user's own matplotlibrc would make of it
+        matplotlib.rc("svg", fonttype="none", hashsalt="shapewright")
+        matplotlib.rc("text", parse_math=False)
+        figure = Figure(figsize=(9.5, 4.7 * len(laws)), facecolor="white",
+                        layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.1, hspace=0.04))
+        for place, law in enumerate(laws, start=1):
+            _panel(figure.add_subplot(len(laws), 1, place), law)
+        # nothing of when, where or with what: the picture is of the data only
+        silent = {"Date": None, "Creator": "shapewright"} if kind == "svg" else {"Software": None}
+        figure.savefig(sink, format=kind, dpi=150, metadata={**silent, "Title": "; ".join(law.title for law in laws)})
+    return sink.getvalue()
+
+
+def _panel(axes: Axes, law: _Law) -> None:
+    x_axis, y_axis = law.x_axis(6), law.y_axis(8)
+    axes.set_xlim(x_axis.low, x_axis.high)
+    axes.set_ylim(y_axis.low, y_axis.high)
+    axes.set_xticks(list(x_axis.ticks), list(x_axis.ticks.values()))
+    axes.set_yticks(list(y_axis.ticks), list(y_axis.ticks.values()))
+    axes.set_xlabel(law.x_label)
+    axes.set_ylabel(law.y_label)
+    axes.grid(axis="y", color="#E3E3E3", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    note = textwrap.fill(law.note, 100)
+    title = textwrap.fill(law.title, 72)
+    axes.annotate(note, (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", color=_GREY)
+    axes.set_title(title, loc="left", fontweight="bold", fontsize=12, pad=10 + 14 * len(note.splitlines()))
+    shown = [*_curves(axes, law), *_marks(axes, law)]
+    axes.legend(handles=shown, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False,
+                labelspacing=0.8, handlelength=2.8)
+
+
+def _curves(axes: Axes, law: _Law) -> list[Any]:
+    """The band, the rivals and the median; short bars where nothing lies between the places."""
+    from matplotlib.collections import LineCollection
+
+    places = [x for x, _ in law.median]
+    low, high = [y for _, y in law.low], [y for _, y in law.high]
+    name = f"{law.level} interval for one\nnew measurement"
+    rivals = [(label, run, *_RIVALS[index % len(_RIVALS)]) for index, (label, run) in enumerate(law.rivals.items())]
+    if not law.apart:
+        shown: list[Any] = [axes.fill_between(places, low, high, color=_SKY, alpha=0.3, linewidth=0, label=name)]
+        rest: list[Any] = [axes.plot(*zip(*run, strict=True), color=colour, linestyle=dashes, linewidth=1.4,
+                                     label=label, zorder=4)[0] for label, run, colour, dashes in rivals]
+        return [*axes.plot(*zip(*law.median, strict=True), color=_BLUE, linewidth=3, label="median", zorder=3),
+                *shown, *rest]
+    x_axis = law.x_axis(6)
+    half = (x_axis.high - x_axis.low) * (0.12 if len(law.choices) < 2 else 0.28 / (len(law.choices) + 0.2))
+
+    def bars(run: Sequence[tuple[float, float]], reach: float, **style: Any) -> LineCollection:
+        drawn = LineCollection([[(x - reach, y), (x + reach, y)] for x, y in run], **style)
+        axes.add_collection(drawn, autolim=False)
+        return drawn
+
+    band = axes.bar(places, [top - bottom for bottom, top in zip(low, high, strict=True)], 2 * half, low,
+                    color=_SKY, alpha=0.3, linewidth=0, label=name)
+    return [bars(law.median, half, colors=_BLUE, linewidths=3, label="median", zorder=3), band,
+            *(bars(run, half, colors=colour, linestyles=[dashes], linewidths=1.4, label=label, zorder=4)
+              for label, run, colour, dashes in rivals)]
+
+
+def _marks(axes: Axes, law: _Law) -> list[Any]:
+    shown: list[Any] = []
+    if law.measured:
+        shown += axes.plot(*zip(*law.measured, strict=True), linestyle="none", marker="o", markersize=6.5,
+                           color="black", markeredgecolor="white", markeredgewidth=0.8, zorder=6, label="measured")
+    if law.contradicting:
+        shown += axes.plot(*zip(*law.contradicting, strict=True), linestyle="none", marker="X", markersize=9,
+                           color=_RED, markeredgecolor="white", markeredgewidth=0.8, zorder=7,
+                           label="measured, contradicting")
+    if law.site:
+        x, median, low, high = law.site
+        reach = [[max(median - low, 0)], [max(high - median, 0)]]
+        shown.append(axes.errorbar([x], [median], reach, linestyle="none", marker="D", markersize=8, color=_PURPLE,
+                                   markerfacecolor="white", markeredgewidth=1.8, elinewidth=1.8, capsize=5,
+                                   capthick=1.8, zorder=5, label=f"this site's shape:\n{law.site_words}"))
+    return shown
+
+
+# --- the terminal
+
+_CLEAR: Final = "\x1b[0m"
+_INK: Final = {"edge": "\x1b[36m", "median": "\x1b[1;34m", "bar": "\x1b[35m", "site": "\x1b[1;35m", "title": "\x1b[1m",
+               "measured": "\x1b[1m", "contradicting": "\x1b[1;31m", "dim": "\x1b[2m"}
+#: The dots of one braille letter, by column and row.
+_DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+
+
+_UNICODE: Final = {"measured": "●", "contradicting": "×", "median": "⠒⠒", "edge": "⠂⠐", "site": "◆", "bar": "│",
+                   "notch": "┤", "post": "│", "corner": "└", "floor": "─", "foot": "┬"}
+_ASCII: Final = {"measured": "*", "contradicting": "x", "median": "-", "edge": ".", "site": "o", "bar": ":",
+                 "notch": "+", "post": "|", "corner": "+", "floor": "-", "foot": "+"}
+
+
+class _Canvas:
+    """A grid of letters, each with an ink; what comes later covers. ``fine`` lines have 2 x 4 dots a letter."""
+
+    def __init__(self, width: int, height: int, *, fine: bool) -> None:
+        self.width, self.height, self.fine = width, height, fine
+        self.dots_wide, self.dots_high = (2, 4) if fine else (1, 1)
+        self.cells: dict[tuple[int, int], tuple[str, str]] = {}
+
+    def put(self, column: int, row: int, letter: str, ink: str) -> None:
+        """Row 0 is the lowest."""
+        self.cells[column, row] = letter, ink
+
+    def line(self, dots: Iterable[tuple[int, int]], letter: str, ink: str) -> None:
+        """Dots of the fine grid, which join those there already; in the coarse one, letters."""
+        for x, y in dots:
+            place = x // self.dots_wide, y // self.dots_high
+            if self.fine:
+                there = ord(self.cells[place][0]) if place in self.cells else 0x2800
+                letter = chr(there | _DOTS[x % 2][3 - y % 4])
+            self.cells[place] = letter, ink
+
+    def text(self, colour: bool) -> list[str]:
+        """The rows from the top down."""
+        lines = ([self.cells.get((column, row), (" ", "")) for column in range(self.width)]
+                 for row in reversed(range(self.height)))
+        return ["".join(_inked("".join(letter for letter, _ in run), ink, colour)
+                        for ink, run in groupby(line, key=itemgetter(1))) for line in lines]
+
+
+def _path(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The dots that join these, each once and in order."""
+    path: list[tuple[int, int]] = []
+    for x, y in places:
+        if not path:
+            path.append((x, y))
+            continue
+        from_x, from_y = path[-1]
+        steps = max(abs(x - from_x), abs(y - from_y))
+        path += [(from_x + round((x - from_x) * step / steps), from_y + round((y - from_y) * step / steps))
+                 for step in range(1, steps + 1)]
+    return path
+
+
+def terminal_plot(law: Mapping[str, Any], *, width: int, height: int, colour: bool, ascii_only: bool) -> str:
+    """A law that has a curve as lines of text: its points, the median, the edges of the band, the site's own shape.
+
+    There are up to ``height`` lines of at most ``width`` letters (14 of 40 at least). Without ``colour`` there are
+    no escape sequences, with ``ascii_only`` nothing but ASCII. Points that share a letter's place show their number.
+    """
+    width, height = max(width, 40), max(height, 14)
+    shown = _read(law)
+    looks = _ASCII if ascii_only else _UNICODE
+
+    def line(text: str, ink: str = "") -> str:
+        text = text.encode("ascii", "replace").decode("ascii") if ascii_only else text
+        return _inked(text if len(text) <= width else f"{text[:width - 3]}...", ink, colour)
+
+    high = height - 5 - len(_legend(shown, looks, width, crowded=True))
+    y_axis = shown.y_axis(high // 3, round_ends=False)
+    gutter = max(map(len, y_axis.ticks.values())) + 1
+    wide = width - gutter - 1
+    x_axis = shown.x_axis(wide // 14)
+    canvas = _Canvas(wide, high, fine=not ascii_only)
+    legend = _legend(shown, looks, width, crowded=_sketch(canvas, shown, x_axis, y_axis, looks))
+    labels = {high - 1 - y_axis.place(tick, high): text for tick, text in y_axis.ticks.items()}
+    return "\n".join((
+        line(shown.title, "title"),
+        line(shown.note, "dim"),
+        line(f"{shown.y_label} over {shown.x_label}"),
+        *(f"{labels.get(row, ''):>{gutter - 1}} {looks['notch' if row in labels else 'post']}{text}"
+          for row, text in enumerate(canvas.text(colour))),
+        *map(line, _foot(x_axis, gutter, wide, looks)),
+        *("  ".join(_inked(mark, ink, colour) + f" {name}" for mark, ink, name in row) for row in legend),
+    ))
+
+
+def _inked(text: str, ink: str, colour: bool) -> str:
+    return f"{_INK[ink]}{text}{_CLEAR}" if colour and ink else text
+
+
+def _legend(shown: _Law, looks: Mapping[str, str], width: int, *, crowded: bool) -> list[list[tuple[str, str, str]]]:
+    """What the marks mean, in as many rows as the width takes: mark, ink, words."""
+    items = [("measured", "measured (2: two in one place)" if crowded else "measured")] if shown.measured else []
+    items += [("contradicting", "contradicting")] if shown.contradicting else []
+    items += [("median", "median"), ("edge", f"{shown.level} interval")]
+    items += [("site", f"this site {shown.site_words}")] if shown.site else []
+    rows: list[list[tuple[str, str, str]]] = [[]]
+    left = width
+    for look, name in items:
+        name = name[:width - len(looks[look]) - 1]
+        size = len(looks[look]) + 1 + len(name)
+        if rows[-1] and size > left:
+            rows.append([])
+            left = width
+        rows[-1].append((looks[look], look, name))
+        left -= size + 2
+    return rows
+
+
+def _foot(x_axis: _Scale, gutter: int, wide: int, looks: Mapping[str, str]) -> tuple[str, str]:
+    """The axis of x and its figures, those left out that would touch the one before."""
+    rule, below, free_from = [looks["floor"]] * wide, [" "] * (gutter + 1 + wide), 0
+    for tick, text in x_axis.ticks.items():
+        column = x_axis.place(tick, wide)
+        start = max(min(gutter + 1 + column - len(text) // 2, len(below) - len(text)), 0)
+        if start >= free_from:
+            rule[column] = looks["foot"]
+            below[start:start + len(text)] = text
+            free_from = start + len(text) + 2
+    return " " * gutter + looks["corner"] + "".join(rule), "".join(below).rstrip()
+
+
+def _sketch(canvas: _Canvas, shown: _Law, x_axis: _Scale, y_axis: _Scale, looks: Mapping[str, str]) -> bool:
+    """The least important first: what comes later covers. Returns whether measured points share a place."""
+    def dots(run: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:
+        across, up = canvas.width * canvas.dots_wide, canvas.height * canvas.dots_high
+        places = [(x_axis.place(x, across), y_axis.place(y, up)) for x, y in run]
+        if not shown.apart:
+            return _path(places)
+        reach = across // (4 * max(len(shown.choices), 2))
+        return [(dot, y) for x, y in places for dot in range(max(x - reach, 0), min(x + reach + 1, across))]
+
+    for run in (shown.low, shown.high):
+        canvas.line(dots(run)[::canvas.dots_wide + 1], looks["edge"], "edge")
+    canvas.line(dots(shown.median), looks["median"], "median")
+
+    def cell(x: float, y: float) -> tuple[int, int]:
+        return x_axis.place(x, canvas.width), y_axis.place(y, canvas.height)
+
+    if shown.site:
+        x, median, low, high = shown.site
+        column, bottom = cell(x, low)
+        for row in range(bottom, cell(x, high)[1] + 1):
+            canvas.put(column, row, looks["bar"], "bar")
+        canvas.put(*cell(x, median), looks["site"], "site")
+    crowd = Counter(cell(x, y) for x, y in shown.measured)
+    for place, count in crowd.items():
+        canvas.put(*place, looks["measured"] if count == 1 else str(min(count, 9)), "measured")
+    for x, y in shown.contradicting:
+        canvas.put(*cell(x, y), looks["contradicting"], "contradicting")
+    return max(crowd.values(), default=1) > 1
