@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,8 +26,8 @@ _IMAGE = re.compile(r"(?P<name>[\w.-]+):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:[-@+
 _OF_ONE_BUILD: Final = (
     "host_left", "resident_weights", "device_budget", "boot_reserve", "kv_blocks", "settle_floor")
 _WHOLE: Final = re.compile(r"\d{1,15}")
-_SITE_KEYS: Final = ("engine", "config", "ledger", "host", "service", "sessions", "facts", "boot", "set", "limits",
-                     "about")
+_SITE_KEYS: Final = ("engine", "config", "ledger", "points", "host", "service", "sessions", "facts", "boot",
+                     "set", "limits", "about")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class Sources:
     """The files and words a user gave on the command line or in a ``site.toml``.
 
     ``boot`` are knobs as they were when the ``facts`` were measured; ``runs`` is the engine and version the site
-    runs now, where another one is asked about.
+    runs now, where another one is asked about; ``points`` are files of measured speeds, or the word ``reference`` for
+    those that come along.
     """
 
     config: tuple[Path, ...] = ()
@@ -59,6 +60,7 @@ class Sources:
     limits: tuple[str, ...] = ()
     site: Path | None = None
     runs: str | None = None
+    points: tuple[Path | str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Site:
     warnings: tuple[str, ...]
     sources: Sources
     runs: EngineVersion | None = None
+    model_name: str = ""
     unknown: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -144,8 +147,14 @@ def read_site(folder: Path) -> Sources:
     return Sources(
         config=tuple(names("config")), ledger=ledgers[0] if ledgers else None, host=hosts[0] if hosts else None,
         engine=word("engine"), service=word("service"), sessions=sessions, facts=table("facts"), boot=table("boot"),
-        sets=table("set"), limits=tuple(limits), site=path,
+        sets=table("set"), limits=tuple(limits), site=path, points=tuple(_points(data.get("points"), base, names)),
     )
+
+
+def _points(value: Any, base: Path, names: Callable[[str], list[Path]]) -> list[Path | str]:
+    from measurements.points import REFERENCE
+
+    return [REFERENCE if path == base / REFERENCE else path for path in names("points")] if value else []
 
 
 def _plain(value: Any) -> str:
@@ -308,7 +317,7 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     if container_source:
         origins["container"] = container_source
     return Site(engine, model, config, mapped, ledger, filed, filed | known_sets, origins, facts, binding, given,
-                removed, tuple(contradictions), tuple(warnings), sources, runs,
+                removed, tuple(contradictions), tuple(warnings), sources, runs, container or model.container,
                 {name: told for name, told in unknown.items() if name not in known_sets})
 
 

@@ -34,6 +34,11 @@ def known_versions() -> str:
     return "; ".join(f"{known.engine} {known.text()}" for known in _KNOWN.values())
 
 
+def known_range(engine: str) -> tuple[tuple[Version, Version], ...]:
+    """The described versions of an engine, as ranges with both ends, oldest first."""
+    return tuple(sorted(_KNOWN[engine].ranges))
+
+
 def engine_name(text: str) -> str:
     """The engine's own name. Raises UnknownEngine, naming the known ones."""
     name = text.strip().lower()

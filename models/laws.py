@@ -62,8 +62,9 @@ class Key:
 class LawSpec:
     """What the laws of one metric may depend on.
 
-    ``slots`` is the knob that bounds how many streams there can be, ``window`` the one that bounds a prompt. ``moves`` are knobs that a goal on this metric opens beside the split. ``by_corpus``: what text was generated
-    changes the figure, so that corpora are never compared.
+    ``slots`` is the knob that bounds how many streams there can be, ``window`` the one that bounds a prompt. ``moves``
+    are knobs that a goal on this metric opens beside the split. ``by_corpus``: what text was generated changes the
+    figure, so that corpora are never compared.
     """
 
     metric: Metric

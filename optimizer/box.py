@@ -66,6 +66,11 @@ def box_search(
     return "open"
 
 
+def reach(model: EngineModel, given: Given, base: Shape, bounds: Mapping[str, tuple[int, int]], node: Expr) -> Value:
+    """All values that ``node`` may take while each free knob stays within its ``bounds``."""
+    return _walk(model, given, base, bounds, Knobs(model, given.as_is)).number(node)
+
+
 def _walk(
     model: EngineModel, given: Given, base: Shape, bounds: Mapping[str, tuple[int, int]], as_is: Mapping[str, Interval]
 ) -> Walk[Value, Truth]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from ortools.sat.python import cp_model
@@ -392,7 +393,7 @@ class Lowering(Algebra[Pair, Holds]):
         if axis.exact:
             low = self._on(curve, axis.low)
             return Pair(low, low)
-        steps = [after - before for before, after in zip(curve.ys, curve.ys[1:], strict=False)]
+        steps = [after - before for before, after in pairwise(curve.ys)]
         if all(step >= 0 for step in steps):
             return Pair(self._on(curve, axis.low), self._on(curve, axis.high))
         if all(step <= 0 for step in steps):
@@ -416,7 +417,7 @@ class Lowering(Algebra[Pair, Holds]):
             return result
         points = list(zip(curve.xs, curve.ys, strict=True))
         literals = []
-        for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+        for (x0, y0), (x1, y1) in pairwise(points):
             if x1 < low or x0 > high:
                 continue
             literal = self.cp.new_bool_var("")

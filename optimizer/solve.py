@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from measurements.records import ReadError
 from measurements.site import Site, knob_value
@@ -14,6 +14,10 @@ from models.expr import ALWAYS, AtMost, Cond, Expr, Knob, Missing, knobs_in, lif
 from models.interval import GIB, MIB, Interval, size
 from optimizer.box import Box, box_search
 from optimizer.check import Check, MissingFacts, arena_notes, check, how_to_get
+from optimizer.speed import GOALS, Encoder, Speed, Workload, ends_of, needs_of, opens, predicted, put
+
+if TYPE_CHECKING:
+    from measurements.laws.law import Prediction
 
 #: What all solves of one question may take together; a small model needs milliseconds.
 SECONDS: Final = 8.0
@@ -33,17 +37,23 @@ class Disagreement(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A requirement of the user's: a knob or quantity at least or at most a value (in its base unit)."""
+    """A requirement beside the engine's: a knob or quantity at least or at most a value (in its base unit).
+
+    The user asks for it, or ``why`` says who does; ``expr`` is what it bounds where no knob or row is called so.
+    """
 
     name: str
     sense: Literal["at least", "at most"]
     value: int
     text: str
+    why: str = ""
+    remedy: str = "ask for less"
+    expr: Expr | None = None
 
     @property
     def label(self) -> str:
         """How conflicts and binding lists name it."""
-        return f"{self.sense} {self.name}={self.text}"
+        return f"{self.sense} {self.name}={self.text}" + (f" ({self.why})" if self.why else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,7 @@ class Question:
     top: int
     running: dict[str, int]
     now: Reader
+    speed: Speed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,7 @@ class Ranked:
     checked: Check
     companions: tuple[Companion, ...]
     notes: tuple[str, ...]
+    prediction: Prediction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +134,7 @@ def goal_of(model: EngineModel, name: str) -> Goal:
     word = name.strip().lower().replace("_", "-")
     if word in model.goals:
         return model.goals[word]
-    known = ", ".join(model.goals)
+    known = ", ".join([*model.goals, *GOALS])
     why = f" ({model.no_goals[word]})" if word in model.no_goals else ""
     raise ReadError(f"{model.name} has no goal {name!r}{why}; its goals: {known}", kind="usage")
 
@@ -130,13 +142,24 @@ def goal_of(model: EngineModel, name: str) -> Goal:
 def ask(
     site: Site, goal: str, *, given: Mapping[str, str] | None = None, at_least: Sequence[tuple[str, str]] = (),
     at_most: Sequence[tuple[str, str]] = (), free: Sequence[str] = (), top: int = 5,
+    workload: Workload | None = None, order: Sequence[str] = (),
 ) -> Question:
     """Puts a question together: a knob moves only where the goal, the split or the user opens it.
 
-    Raises ReadError of kind ``usage`` for a name or value that means nothing here.
+    A goal on speed (:data:`optimizer.speed.GOALS`) is asked for ``workload``. ``order`` names goals that decide, in
+    turn, among shapes that are equal by the ones before.
+
+    Raises ReadError of kind ``usage`` for a name or value that means nothing here, and MissingFacts where no measured
+    speed says anything about the goal.
     """
     model = site.model
-    target = goal_of(model, goal)
+    word = goal.strip().lower().replace("_", "-")
+    fast = word in GOALS
+    load = workload or Workload()
+    if fast:
+        target = Goal(word, GOALS[word][0], lift(0), "max", "t/s", moves=opens(site, word, load))
+    else:
+        target = goal_of(model, goal)
     base = dict(site.knobs)
     fixed: dict[str, int] = {}
     for name, text in (given or {}).items():
@@ -168,7 +191,27 @@ def ask(
             base[name] = reader.knobs[name].middle
     now = Reader(model, site.given, site.knobs)
     running = {name: value.middle for name, value in now.knobs.items()}
-    return Question(site, target, base, fixed, ranges, held, tuple(bounds), top, running, now)
+    question = Question(site, target, base, fixed, ranges, held, tuple(bounds), top, running, now)
+    return _with_speed(question, word, load) if fast else question
+
+
+def _with_speed(question: Question, name: str, workload: Workload) -> Question:
+    """The question with its goal encoded from the laws that hold here, and bounded by their data."""
+    site, model = question.site, question.site.model
+    reader = Reader(model, site.given, question.base)
+    speed = put(site, name, workload, reader, question.free)
+    bounds = list(question.bounds)
+    for knob, value, why in needs_of(speed):
+        bounds.append(Bound(knob, "at least", value, f"{value:,}", why, "ask for a smaller workload"))
+    for ends in ends_of(speed, site, question.free):
+        measure = "measure beyond, or ask with --extrapolate"
+        sides: tuple[tuple[Literal["at least", "at most"], int], ...] = (("at least", ends.low), ("at most", ends.high))
+        for sense, value in sides:
+            unit = f" {ends.unit}" if ends.unit else ""
+            bounds.append(Bound(ends.axis, sense, value, f"{value:,}{unit}", "the measured speeds reach no further",
+                                measure, ends.expr))
+    target = Encoder(speed, site, question.base, question.free, reader).goal()
+    return replace(question, goal=replace(target, moves=question.goal.moves), bounds=tuple(bounds), speed=speed)
 
 
 def _range(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -> tuple[int, int]:
@@ -211,7 +254,7 @@ def _expr_of(model: EngineModel, name: str) -> Expr:
 
 def _bound_condition(model: EngineModel, bound: Bound) -> AtMost:
     value = lift(bound.value)
-    expr = _expr_of(model, bound.name)
+    expr = bound.expr or _expr_of(model, bound.name)
     return AtMost(value, expr) if bound.sense == "at least" else AtMost(expr, value)
 
 
@@ -239,7 +282,7 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     objective = _objective(lowering, question)
     steps = {name: model.knobs[name].step for name in question.free}
     senses: list[tuple[Any, Literal["max", "min"]]] = [
-        (objective, question.goal.sense), (changed(lowering, question.base), "min"),
+        (objective, question.goal.sense), *_then(lowering, question), (changed(lowering, question.base), "min"),
         (lowering.number(model.spare).low, "max"),
         (moved(lowering, question.base, steps), "min"),
     ]
@@ -331,6 +374,12 @@ def _objective(lowering: Any, question: Question) -> Any:
     return pair.low if goal.sense == "max" else pair.high
 
 
+def _then(lowering: Any, question: Question) -> Iterator[tuple[Any, Literal["max", "min"]]]:
+    for expr, sense in question.goal.then:
+        pair = lowering.number(expr)
+        yield (pair.low if sense == "max" else pair.high), sense
+
+
 def _ranked(question: Question, rank: int, found: Mapping[str, int],
             skipped: Mapping[str, frozenset[str]]) -> Ranked:
     site, model = question.site, question.site.model
@@ -361,7 +410,8 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int],
     gain = _gain(question, reader) if changes else 0
     binding = tuple(_binding(question, checked, reader, shape))
     return Ranked(rank, shape, changes, value, best, gain, binding, checked, companions,
-                  tuple(_notes(question, reader, shape, changes, binding)))
+                  tuple(_notes(question, reader, shape, changes, binding)),
+                  None if question.speed is None else predicted(question.speed, reader))
 
 
 def companions_of(question: Question, shape: Mapping[str, int]) -> tuple[Companion, ...]:
@@ -418,10 +468,10 @@ def _binding(question: Question, checked: Check, reader: Reader, shape: Mapping[
             if 0 <= c.low < grain and knobs_in(c.require.slack) & question.free.keys():
                 yield c.require.name
     for bound in question.bounds:
-        value = reader.number(_expr_of(model, bound.name))
+        value = reader.number(bound.expr or _expr_of(model, bound.name))
         if isinstance(value, Interval):
             slack = value.low - bound.value if bound.sense == "at least" else bound.value - value.high
-            unit = model.rows[bound.name].unit if bound.name in model.rows else ""
+            unit = model.rows[bound.name].unit if bound.name in model.rows and bound.expr is None else ""
             if 0 <= slack < (model.grain if unit == "B" else 1):
                 yield bound.label
     for name, (low, high) in question.free.items():
@@ -587,7 +637,8 @@ def _conflict(question: Question, member: Require | Bound | str) -> Conflict:
     if isinstance(member, Require):
         return Conflict(member.name, member.source, member.remedy)
     if isinstance(member, Bound):
-        return Conflict(member.label, f"--{member.sense.replace(' ', '-')}", "ask for less")
+        source = member.why or f"--{member.sense.replace(' ', '-')}"
+        return Conflict(member.label, source, member.remedy)
     spec = question.site.model.knobs[member]
     return Conflict(f"{member}={spec.show(question.given[member])}", "--given", "let it move")
 

@@ -80,7 +80,7 @@ class Term:
         rises = span.axis.way != "falls"
         if self.form == "offset":
             which = np.arange(1, self.columns + 1)
-            return (np.round(x)[..., None] == which).astype(np.float64)
+            return np.asarray(np.round(x)[..., None] == which, dtype=np.float64)
         if self.form == "slope":
             value = (x - low) / width if rises else (high - x) / width
         elif self.form == "inverse":

@@ -1,0 +1,381 @@
+"""One law: measurements that may be compared, the rivals fitted to them, and what may be asked of them.
+
+Measurements belong to one law when engine, version, model and every key of the declaration are the same; where text
+was generated, the corpus too, for drafts are accepted at another rate in each. What varies among them and is an axis is
+fitted. What varies and is no axis is reported: its effect is not separated from the axes' own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from measurements.points.point import Point
+from models.interval import MIB, size
+from models.laws import Axis, LawSpec, Metric
+
+if TYPE_CHECKING:
+    from measurements.laws.fit import Fit
+    from measurements.laws.forms import Floats
+
+#: How far beyond an end of the data, relative to it, a workload still counts as the one measured.
+NEAR: Final = 0.05
+#: Two measurements at one setting contradict each other when they differ by more than the noise does in 90 of 100.
+CONTRADICTS: Final = 1.645 * math.sqrt(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two measurements of one setting that noise does not explain."""
+
+    first: Point
+    second: Point
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        a, b = self.first, self.second
+        apart = abs(a.rate / b.rate - 1)
+        return (f"{a.rate:,.4g} t/s ({a.source}, {a.place}) against {b.rate:,.4g} t/s ({b.source}, {b.place}) at one "
+                f"setting: {apart:.0%} apart; both count")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One new measurement, tokens a second: median, and the interval that holds it with probability ``level``."""
+
+    median: float
+    low: float
+    high: float
+    level: float
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """The measurements of one law, and its fit.
+
+    ``conditions`` are the keys' values as the points state them, "" where they do not. ``values`` are the points'
+    values on each axis (None: not stated).
+    """
+
+    spec: LawSpec
+    engine: str
+    version: str
+    model: str
+    corpus: str
+    conditions: Mapping[str, str]
+    points: tuple[Point, ...]
+    left_out: tuple[tuple[Point, str], ...]
+    values: Mapping[str, tuple[float | None, ...]]
+    _at: dict[str, float] = field(default_factory=dict, repr=False)
+
+    @property
+    def metric(self) -> Metric:
+        """What is measured."""
+        return self.spec.metric
+
+    @property
+    def name(self) -> str:
+        """For people: metric, engine, versions, model and, where it counts, corpus and stated keys."""
+        versions = self.version.replace("-", " to ") or "(version not stated)"
+        words = [self.metric, f"{self.engine} {versions}", self.model]
+        words += [f"{name}={value}" if value not in ("stated", "derived") else f"{value} pools"
+                  for name, value in self.conditions.items() if value]
+        if self.corpus:
+            words.append(self.corpus)
+        return ", ".join(words)
+
+    @cached_property
+    def varying(self) -> tuple[Axis, ...]:
+        """The axes along which the points differ."""
+        return tuple(axis for axis in self.spec.axes if len(set(self.values[axis.name])) > 1)
+
+    @cached_property
+    def held(self) -> dict[str, float | None]:
+        """The axes along which the points agree, each with its value; None where no point states it."""
+        return {axis.name: self.values[axis.name][0] for axis in self.spec.axes if axis not in self.varying}
+
+    @property
+    def arms(self) -> int:
+        """How many settings were measured."""
+        return len(set(self._settings()))
+
+    def _settings(self) -> list[tuple[float | None, ...]]:
+        return list(zip(*(self.values[axis.name] for axis in self.varying), strict=True)) if self.varying else [
+            () for _ in self.points]
+
+    def range_of(self, axis: str) -> tuple[float, float] | None:
+        """The ends of the data on an axis; None where no point states it."""
+        known = [value for value in self.values[axis] if value is not None]
+        return (min(known), max(known)) if known else None
+
+    @property
+    def why_not(self) -> str:
+        """Why these points make no law that could rank shapes; "" when they do."""
+        if len(self.points) < 2:
+            return "one point: a law needs two settings at least"
+        if not self.varying:
+            return "all points are at one setting: nothing tells what a change would do"
+        return ""
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The rivals, fitted and weighed."""
+        import numpy as np
+
+        from measurements.laws.fit import Data, Fit, span_of
+
+        time = np.array([1 / point.rate for point in self.points])
+        axes = {axis.name: np.array(self.values[axis.name], dtype=np.float64) for axis in self.varying}
+        settings, repeats = self._settings(), [_repeat_key(point) for point in self.points]
+        arm = np.array([list(dict.fromkeys(settings)).index(setting) for setting in settings])
+        known = list(dict.fromkeys(zip(settings, repeats, strict=True)))
+        group = np.array([known.index(pair) for pair in zip(settings, repeats, strict=True)])
+        return Fit(Data(time, axes, arm, group), [span_of(axis, axes[axis.name]) for axis in self.varying])
+
+    @cached_property
+    def contradictions(self) -> tuple[Contradiction, ...]:
+        """Pairs of points at one setting, as far as they state it, that noise does not explain; repeats are noise."""
+        settings = self._settings()
+        allowed = CONTRADICTS * self.fit.noise.value
+        return tuple(
+            Contradiction(a, b)
+            for i, a in enumerate(self.points) for j, b in enumerate(self.points[:i])
+            if settings[i] == settings[j] and _repeat_key(a) != _repeat_key(b) and _agree(a, b)
+            and abs(math.log(a.rate / b.rate)) > allowed
+        )
+
+    @cached_property
+    def not_separated(self) -> tuple[str, ...]:
+        """What moved along with the axes, so that the law may credit it to them."""
+        return tuple(self._not_separated())
+
+    def _not_separated(self) -> Iterator[str]:
+        known = {name for axis in self.spec.axes for name in (axis.name, *axis.also)}
+        known |= {key.knob for key in self.spec.keys} | {self.spec.window}
+        others = dict.fromkeys(name for point in self.points for name in point.knobs if name not in known)
+        for name in others:
+            along = [axis for axis in self.varying if self._moves_with(axis, name)]
+            if along:
+                axis = along[0]
+                why = dict(axis.shares).get(name)
+                seen = sorted({(value, point.knobs.get(name, "not stated"))
+                               for value, point in zip(self.values[axis.name], self.points, strict=True)
+                               if value is not None})
+                where = "; ".join(f"{self.show(axis, value)} with {_number(text)}" for value, text in seen)
+                axes = " and ".join(axis.name for axis in along)
+                yield (f"{name} moved along with {axes}, or is not stated, so their effects are not separated"
+                       f"{f' ({why})' if why else ''}: {axis.name} {where}")
+        for i, axis in enumerate(self.varying):
+            for other in self.varying[:i]:
+                # depth and request both follow from a prompt's length, and differ in form
+                if {axis.name, other.name} != {"depth", "request"} and not self._crossed(axis.name, other.name):
+                    yield (f"{axis.name} and {other.name} moved together: no setting differs in one of them alone, so "
+                           "their effects are not separated")
+
+    def _moves_with(self, axis: Axis, knob: str) -> bool:
+        """Whether ``knob`` is not held while the axis moves: not the same set of values at each place on the axis."""
+        sets: dict[float | None, set[str | None]] = {}
+        for value, point in zip(self.values[axis.name], self.points, strict=True):
+            sets.setdefault(value, set()).add(point.knobs.get(knob))
+        return len({frozenset(texts) for texts in sets.values()}) > 1
+
+    def _crossed(self, one: str, other: str) -> bool:
+        """Whether some two settings differ in ``one`` and not in ``other``, and some two the other way round."""
+        pairs = set(zip(self.values[one], self.values[other], strict=True))
+        alone = {a: len({b for c, b in pairs if c == a}) for a, _ in pairs}
+        back = {b: len({a for a, c in pairs if c == b}) for _, b in pairs}
+        return max(alone.values()) > 1 and max(back.values()) > 1
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """What the points do not state, or less than they should, with how many of them."""
+        counted = Counter(label for point in self.points for label in point.labels)
+        found = [f"{label} ({count} of {len(self.points)} points)" if count < len(self.points) else label
+                 for label, count in counted.items()]
+        for axis in self.spec.axes:
+            silent = sum(axis_value(axis, point) is None for point in self.points)
+            if self.held.get(axis.name) is not None and silent:
+                found.append(f"{silent} of {len(self.points)} points do not state {axis.name}; the others agree on it")
+        missing = [name for name, value in self.held.items() if value is None and name != "request"]
+        missing += [name for name, value in self.conditions.items() if not value]
+        if missing:
+            found.append(f"the points do not state {', '.join(missing)}")
+        return tuple(found)
+
+    def show(self, axis: Axis, value: float) -> str:
+        """A value on an axis, for people."""
+        if axis.choices:
+            return axis.choices[int(value)]
+        return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.4g}"
+
+    @cached_property
+    def usual_prompt(self) -> int | None:
+        """The prompt (for decode: the context) that most points were measured at, the longer one of equals."""
+        lengths = Counter(_extent(point) for point in self.points)
+        known = {length: count for length, count in lengths.items() if length is not None}
+        return max(known, key=lambda length: (known[length], length)) if known else None
+
+    @cached_property
+    def usual_streams(self) -> int:
+        """How many streams most points were measured with, the fewest of equals."""
+        counted = Counter(point.streams for point in self.points)
+        return min(counted, key=lambda streams: (-counted[streams], streams))
+
+    def workload(self, prompt: int | None, streams: int | None) -> dict[str, float]:
+        """The workload's values on the axes. ``prompt`` tokens stand for the whole prompt, or the context of decode."""
+        found: dict[str, float] = {}
+        for axis in self.spec.axes:
+            if axis.expr is not None:
+                continue
+            if axis.name == "streams" and streams is not None:
+                found["streams"] = streams
+            elif axis.name == "depth" and prompt is not None:
+                found["depth"] = prompt / 2 if self.metric == "prefill" else prompt
+            elif axis.name == "request" and prompt is not None:
+                found["request"] = prompt
+        return found
+
+    def outside(self, at: Mapping[str, float], *, prompt: int | None = None) -> tuple[str, ...]:
+        """What of ``at`` lies outside the data, in words; empty when nothing does.
+
+        ``prompt`` is judged against the prompts measured, as a whole.
+        """
+        found = []
+        ends = [extent for point in self.points if (extent := _extent(point)) is not None]
+        if prompt is not None and ends:
+            low = min(min(ends), min(point.tokens_in or extent for point, extent in
+                                     zip(self.points, ends, strict=False)))
+            if not low * (1 - NEAR) <= prompt <= max(ends) * (1 + NEAR):
+                found.append(f"{'a prompt' if self.metric == 'prefill' else 'a context'} of {prompt:,} tokens: "
+                             f"measured {_ends(low, max(ends))}")
+        for axis in self.spec.axes:
+            value, ends_of = at.get(axis.name), self.range_of(axis.name)
+            if value is None or ends_of is None or axis.name in ("depth", "request"):
+                continue
+            if axis.choices:
+                if value not in self.values[axis.name]:
+                    seen = sorted({self.show(axis, v) for v in self.values[axis.name] if v is not None})
+                    found.append(f"{axis.name} {self.show(axis, value)}: measured {', '.join(seen)}")
+            elif not ends_of[0] <= value <= ends_of[1]:
+                found.append(f"{axis.name} {value:,.0f}: measured {_ends(*ends_of)} {axis.unit}")
+        return tuple(found)
+
+    def grid(self, at: Mapping[str, float], axis: str | None = None,
+             values: Sequence[float] = ()) -> dict[str, Floats]:
+        """``at`` as arrays over ``values`` of one axis, for the fit; axes that were held drop out."""
+        import numpy as np
+
+        count = max(len(values), 1)
+        found = {}
+        for varied in self.varying:
+            if varied.name == axis:
+                found[varied.name] = np.array(values, dtype=np.float64)
+            else:
+                found[varied.name] = np.full(count, at[varied.name], dtype=np.float64)
+        return found or {"": np.zeros(count)}
+
+    def predict(self, at: Mapping[str, float], level: float = 0.9) -> Prediction:
+        """One new measurement at ``at``, which must hold every axis that varies. Raises KeyError where it does not."""
+        low, median, high = self.fit.quantiles(self.grid(at), ((1 - level) / 2, 0.5, (1 + level) / 2))[:, 0]
+        return Prediction(float(median), float(low), float(high), level)
+
+    def rates(self, at: Mapping[str, float], axis: str | None = None, values: Sequence[float] = (), *,
+              level: float | None = None, rival: int | None = None) -> list[float]:
+        """Tokens a second along ``values`` of one axis (or at ``at`` alone), the other axes as in ``at``.
+
+        By ``level`` the quantile of one new measurement over all rivals, by ``rival`` the median of that one (its
+        place in ``fit.rivals``), else what all rivals expect by weight.
+        """
+        grid = self.grid(at, axis, values)
+        if rival is not None:
+            found = self.fit.typical(self.fit.rivals[rival], grid)
+        elif level is not None:
+            found = self.fit.quantiles(grid, (level,))[0]
+        else:
+            found = self.fit.mean(grid)
+        return [float(rate) for rate in found]
+
+    def drawn(self, at: Mapping[str, float], count: int, seed: int = 11) -> list[float]:
+        """``count`` new measurements at ``at``, tokens a second, drawn from all rivals by weight."""
+        import numpy as np
+
+        rates, weights = self.fit.sample(self.grid(at))
+        rng = np.random.default_rng(seed)
+        return [float(rate) for rate in rng.choice(rates[:, 0], size=count, p=weights)]
+
+    def with_point(self, at: Mapping[str, float], rate: float) -> Law:
+        """This law after one more measurement: of ``rate`` tokens a second at ``at``."""
+        values = {name: (*known, at.get(name, self.held.get(name))) for name, known in self.values.items()}
+        like = self.points[0]
+        new = Point(
+            engine=like.engine, version=like.version, model=like.model, metric=like.metric, rate=rate,
+            tokens_in=like.tokens_in, depth=like.depth, tokens_out=like.tokens_out, streams=like.streams,
+            cache=like.cache, corpus=like.corpus, knobs={}, date="", source="a measurement to come", rep="", note="",
+            place=like.place,
+        )
+        return Law(self.spec, self.engine, self.version, self.model, self.corpus, self.conditions,
+                   (*self.points, new), self.left_out, values)
+
+
+def _extent(point: Point) -> int | None:
+    return None if point.tokens_in is None else point.depth + point.tokens_in
+
+
+def _repeat_key(point: Point) -> tuple[object, ...]:
+    return (point.source, point.streams, tuple(sorted(point.knobs.items())))
+
+
+def _agree(a: Point, b: Point) -> bool:
+    """Whether no knob is stated differently by both."""
+    return all(b.knobs.get(name, text) == text for name, text in a.knobs.items())
+
+
+def _number(text: str) -> str:
+    return f"{int(text):,}" if text.isdigit() else text
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
+
+
+def axis_value(axis: Axis, point: Point) -> float | None:
+    """The point's value on an axis; None where it does not state one.
+
+    Raises ValueError, in words, where what it states is no value there.
+    """
+    if axis.name == "streams":
+        return point.streams
+    if axis.name == "request":
+        return point.tokens_in
+    if axis.name == "depth":
+        if point.metric == "prefill":
+            return None if point.tokens_in is None else point.depth + point.tokens_in / 2
+        return None if point.tokens_in is None else point.depth + point.tokens_in
+    text = point.knobs.get(axis.name)
+    if axis.choices:
+        if text is None:
+            return None
+        if text.lower() not in axis.choices:
+            raise ValueError(f"{axis.name} is {text!r}; choose {', '.join(axis.choices)}")
+        return axis.choices.index(text.lower())
+    if text is not None and text != "0":
+        if not (text.isascii() and text.isdigit()):
+            raise ValueError(f"{axis.name} is {text!r}, which is not a whole number of {axis.unit}")
+        return int(text)
+    for name in axis.also:
+        if name in point.knobs:
+            try:
+                return size(point.knobs[name]).middle / MIB
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+    return None
+
+
+def names_in(points: Iterable[Point]) -> dict[str, Point]:
+    """Every knob or row name that the points state, with a point that does."""
+    return {name: point for point in points for name in point.knobs}

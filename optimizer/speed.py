@@ -1,0 +1,460 @@
+"""Goals on speed: a law of measured points, put to a question and encoded as its objective.
+
+The objective is the law at a confidence: the rate that one new measurement reaches with that probability, as a
+piecewise-linear curve in thousandths of a token a second (or of time, in microseconds a request) over whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING, Final, Literal
+
+from measurements.records import ReadError
+from measurements.site import Site
+from models.declare import Goal
+from models.evaluate import Reader
+from models.expr import Curve, Expr, Knob, Missing, knobs_in, lift, minimum, select, total
+from models.interval import Interval
+from models.laws import Axis, Metric
+from optimizer.box import reach
+from optimizer.check import MissingFacts
+
+if TYPE_CHECKING:
+    from measurements.laws.law import Law, Prediction
+    from measurements.points import PointsReading
+
+#: The goals on speed, each with what it means and the metrics whose laws it needs.
+GOALS: Final[dict[str, tuple[str, tuple[Metric, ...]]]] = {
+    "prefill": ("tokens a second of one prompt", ("prefill",)),
+    "decode": ("tokens a second of one stream's answer", ("decode",)),
+    "decode-total": ("tokens a second of all streams' answers together", ("decode",)),
+    "balanced": ("seconds of one request: its prompt and its answer", ("prefill", "decode")),
+}
+#: Generated tokens of the request that `balanced` times, unless the user says otherwise.
+ANSWER_TOKENS: Final = 512
+#: Points of a curve between the ends of the data, beside the measured ones.
+POINTS: Final = 48
+#: How many settings beside the curve's own axis are tabulated.
+MOST_TABLES: Final = 64
+#: Thousandths: what one unit of an objective in rates counts.
+MILLI: Final = 1000
+#: Microseconds: what one unit of an objective in time counts.
+MICRO: Final = 1_000_000
+#: How much of the interval a prediction is stated with.
+LEVEL: Final = 0.9
+#: Draws of a request's time.
+REQUESTS: Final = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is asked of the server, beside the shape.
+
+    ``prompt_tokens`` is the prompt (for decode, the context); None stands for what most points were measured at.
+    ``confidence`` is the probability with which one new measurement reaches the rate that is optimised.
+    ``extrapolate`` admits laws and shapes outside the data, labelled. ``weights`` multiply what each metric counts in
+    ``balanced``.
+    """
+
+    prompt_tokens: int | None = None
+    answer_tokens: int = ANSWER_TOKENS
+    streams: int | None = None
+    corpus: str | None = None
+    confidence: float = 0.5
+    extrapolate: bool = False
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Used:
+    """A law as one question uses it.
+
+    ``at`` are the workload's values on the law's axes. ``tied`` says that as many streams run as there are slots.
+    ``beyond`` is what lies outside the law's data or is of another version, in words: then answers are extrapolated.
+    """
+
+    law: Law
+    metric: Metric
+    at: dict[str, float]
+    prompt: int | None
+    streams: int | None
+    tied: bool
+    beyond: tuple[str, ...]
+
+    def axis_expr(self, axis: Axis) -> Expr | None:
+        """The axis's value for a shape; None for what the workload sets."""
+        return Knob(self.law.spec.slots) if axis.name == "streams" and self.tied else axis.expr
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where the shape stays within a law's data on one axis."""
+
+    axis: str
+    expr: Expr
+    low: int
+    high: int
+    unit: str
+
+
+@dataclass(frozen=True, eq=False)
+class Speed:
+    """A goal on speed, put to a site: the laws it uses, and how they are weighed against each other."""
+
+    name: str
+    workload: Workload
+    used: tuple[Used, ...]
+    how: str = ""
+
+    @property
+    def extrapolated(self) -> tuple[str, ...]:
+        """What lies outside the data."""
+        return tuple(dict.fromkeys(text for used in self.used for text in used.beyond))
+
+    @property
+    def unit(self) -> str:
+        """What the answer is in."""
+        return "s" if self.name == "balanced" else "t/s"
+
+
+def read_site_points(site: Site) -> PointsReading:
+    """The measured points that the site names.
+
+    Raises MissingFacts when it names none, and ReadError for a file that is none.
+    """
+    from measurements.points import REFERENCE, read_points
+
+    if not site.sources.points:
+        raise MissingFacts([{
+            "name": "points", "unit": "t/s",
+            "how": f"measured speeds: --points FILE, or points in site.toml; --points {REFERENCE} takes those that "
+                   "come along, measured on other machines",
+        }])
+    return read_points(site.sources.points)
+
+
+def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Axis], float | None], *,
+           tied: bool = False, points: PointsReading | None = None) -> Used:
+    """The law of ``metric`` that holds for this site and workload: of its engine, version, model and settings.
+
+    ``fixed`` gives a shape axis's value where nothing that moves changes it. Of several, the one with the most
+    settings counts. Raises MissingFacts, with what each law at hand lacks, when none holds.
+    """
+    from measurements.laws.studies import laws_of
+
+    reading = points or read_site_points(site)
+    own = [point for point in reading.points if point.engine == site.model.name and point.metric == metric]
+    found: list[tuple[int, int, Used]] = []
+    reasons: list[str] = []
+    for law in laws_of(own):
+        never, beyond = _objections(site, law, workload)
+        used = _used(law, workload, tied)
+        beyond = (*beyond, *law.outside({**used.at, **_fixed_at(used, fixed)}, prompt=workload.prompt_tokens))
+        used = replace(used, beyond=beyond)
+        if not never and (not beyond or workload.extrapolate):
+            found.append((len(beyond), -law.arms, used))
+        reasons.append(f"{law.name}: {'; '.join((*never, *beyond))}")
+    if found:
+        return min(found, key=lambda item: item[:2])[2]
+    here = f"no measured {metric} of {site.engine} with {site.model_name or 'its model'} at these settings"
+    near = f"; at hand: {' | '.join(reasons[:4])}{' | ...' if len(reasons) > 4 else ''}" if reasons else ""
+    more = "; --extrapolate takes the nearest, labelled" if any(reasons) and not workload.extrapolate else ""
+    raise MissingFacts([{"name": f"{metric} points", "unit": "t/s", "how": f"{here}{near}{more}"}])
+
+
+def _used(law: Law, workload: Workload, tied: bool) -> Used:
+    prompt = law.usual_prompt if workload.prompt_tokens is None else workload.prompt_tokens
+    streams = workload.streams
+    tied = tied and streams is None and any(axis.name == "streams" for axis in law.varying)
+    if streams is None and not tied:
+        ends = law.range_of("streams") if "streams" in law.values else None
+        streams = 1 if ends is None or ends[0] <= 1 <= ends[1] else law.usual_streams
+    at = law.workload(prompt, streams if "streams" in law.values else None)
+    return Used(law, law.metric, at, prompt, streams, tied, ())
+
+
+def _fixed_at(used: Used, fixed: Callable[[Axis], float | None]) -> dict[str, float]:
+    found = {}
+    for axis in used.law.spec.axes:
+        value = fixed(axis) if axis.expr is not None else None
+        if value is not None:
+            found[axis.name] = value
+    return found
+
+
+def _objections(site: Site, law: Law, workload: Workload) -> tuple[list[str], tuple[str, ...]]:
+    """Why the law is not one of this site: what no flag admits, and what only ``--extrapolate`` does."""
+    from measurements.laws.studies import model_word
+
+    never, beyond = [], []
+    own, known = model_word(site.model_name), site.model.container
+    if law.model not in (own, known) and not (own == known and known in law.model):
+        never.append(f"another model than {own or 'the site names'}")
+    for key in law.spec.keys:
+        measured, here = law.conditions[key.knob], _site_condition(site, key.knob, key.presence)
+        if measured and here and measured != here:
+            words = f"{key.knob} {here} here" if key.presence else f"{key.knob}={here} here"
+            never.append(words)
+    if workload.corpus is not None and law.spec.by_corpus and workload.corpus != law.corpus:
+        never.append(f"another corpus than {workload.corpus!r}")
+    if not _covers(law, site):
+        beyond.append(f"measured on {law.version.replace('-', ' to ') or 'a version not stated'}, the site runs "
+                      f"{site.model.version}")
+    return never, tuple(beyond)
+
+
+def _site_condition(site: Site, knob: str, presence: bool) -> str:
+    spec = site.model.knobs.get(knob)
+    value = site.knobs.get(knob)
+    if presence:
+        return "stated" if value else "derived"
+    if spec is None:
+        return ""
+    if spec.kind == "text":
+        setting = site.mapped.knobs.get(knob)
+        return (setting.value or "") if setting is not None and not setting.secret else ""
+    if value is None and isinstance(spec.default, int) and knob != "tp":
+        value = spec.default
+    return "" if value is None else spec.write(value)
+
+
+def _covers(law: Law, site: Site) -> bool:
+    from models.versions import parse_version
+
+    if not law.version:
+        return False
+    low, _, high = law.version.partition("-")
+    ends = parse_version(law.engine, low), parse_version(law.engine, high or low)
+    return ends[0] <= site.engine.version <= ends[1]
+
+
+def opens(site: Site, name: str, workload: Workload) -> tuple[str, ...]:
+    """The knobs that a goal on speed moves beside the split."""
+    found: list[str] = []
+    for metric in GOALS[name][1]:
+        spec = site.model.laws.get(metric)
+        if spec is None:
+            raise ReadError(f"{site.model.name} declares no law of {metric}", kind="usage")
+        found += spec.moves
+        if name == "decode-total" and workload.streams is None:
+            found.append(spec.slots)
+    return tuple(dict.fromkeys(found))
+
+
+def put(site: Site, name: str, workload: Workload, reader: Reader, free: Iterable[str]) -> Speed:
+    """The laws that goal ``name`` uses on this site, where the knobs in ``free`` may move.
+
+    Raises MissingFacts when one is not at hand.
+    """
+    moving = set(free)
+
+    def fixed(axis: Axis) -> float | None:
+        if axis.expr is None or knobs_in(axis.expr) & moving:
+            return None
+        value = reader.number(axis.expr)
+        return None if isinstance(value, Missing) else value.middle
+
+    points = read_site_points(site)
+    tied = name == "decode-total" and workload.streams is None
+    used = tuple(law_of(site, metric, workload, fixed, tied=tied, points=points) for metric in GOALS[name][1])
+    if name == "balanced" and workload.prompt_tokens is None:  # one request has one prompt: the one prefill knows
+        again = replace(workload, prompt_tokens=used[0].prompt)
+        used = tuple(law_of(site, metric, again, fixed, tied=tied, points=points) for metric in GOALS[name][1])
+    return Speed(name, workload, used, _how(name, workload, used))
+
+
+def _how(name: str, workload: Workload, used: Sequence[Used]) -> str:
+    if name != "balanced":
+        return ""
+    prompt, answer = used[0].prompt, workload.answer_tokens
+    text = f"weighted: the time of a request of {prompt:,} prompt and {answer:,} generated tokens"
+    odd = {metric: weight for metric, weight in workload.weights.items() if weight != 1}
+    return text + "".join(f", {metric} counted {weight} times" for metric, weight in odd.items())
+
+
+def ends_of(speed: Speed, site: Site, free: Mapping[str, tuple[int, int]]) -> list[Ends]:
+    """Where each axis that may move stays within the data; none of them when the answer may extrapolate."""
+    found: list[Ends] = []
+    for used in speed.used:
+        for axis in used.law.spec.axes:
+            expr, ends = used.axis_expr(axis), used.law.range_of(axis.name)
+            if expr is None or ends is None or not knobs_in(expr) & set(free) or speed.workload.extrapolate:
+                continue
+            low, high = -int(-ends[0] // 1), int(ends[1] // 1)
+            found.append(Ends(axis.name, expr, min(low, high), max(low, high), axis.unit))
+    return found
+
+
+def needs_of(speed: Speed) -> list[tuple[str, int, str]]:
+    """Knobs that the workload needs to be at least so high: name, value, and why."""
+    found = []
+    for used in speed.used:
+        if used.prompt is not None:
+            found.append((used.law.spec.window, used.prompt, f"a prompt of {used.prompt:,} tokens"))
+        if used.streams is not None and used.streams > 1:
+            found.append((used.law.spec.slots, used.streams, f"{used.streams} streams"))
+    return list(dict.fromkeys(found))
+
+
+class Encoder:
+    """Encodes a goal on speed over the free knobs of one question."""
+
+    def __init__(self, speed: Speed, site: Site, base: Mapping[str, int], free: Mapping[str, tuple[int, int]],
+                 reader: Reader) -> None:
+        self._speed = speed
+        self._site, self._base, self._free, self._reader = site, base, free, reader
+
+    def goal(self) -> Goal:
+        """The goal: the law at the question's confidence, and what all rivals expect among equals."""
+        level = 1 - self._speed.workload.confidence
+        sense: Literal["max", "min"] = "min" if self._speed.name == "balanced" else "max"
+        first = self._objective(lambda used: {"level": level})
+        then = self._objective(lambda used: {})
+        meaning = GOALS[self._speed.name][0]
+        scale = MICRO if self._speed.name == "balanced" else MILLI
+        return Goal(self._speed.name, meaning, first, sense, self._speed.unit, scale=scale, then=((then, sense),))
+
+    def rival(self, place: int) -> Expr:
+        """The objective if one rival of the (only) law were the truth: its median."""
+        return self._objective(lambda used: {"rival": place})
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything that is free changes what the laws say."""
+        return any(self._moving(used) for used in self._speed.used)
+
+    def _objective(self, how: Callable[[Used], dict[str, float | int]]) -> Expr:
+        parts = [self._part(used, how(used)) for used in self._speed.used]
+        return parts[0] if len(parts) == 1 else total(parts)
+
+    def _moving(self, used: Used) -> list[tuple[Axis, Expr]]:
+        found = []
+        for axis in used.law.varying:
+            expr = used.axis_expr(axis)
+            if expr is not None and knobs_in(expr) & self._free.keys():
+                found.append((axis, expr))
+        return found
+
+    def _part(self, used: Used, how: dict[str, float | int]) -> Expr:
+        moving = self._moving(used)
+        at = dict(used.at)
+        for axis in used.law.varying:
+            expr = used.axis_expr(axis)
+            if expr is not None and not any(axis is other for other, _ in moving):
+                at[axis.name] = self._value(expr)
+        sizes = {axis.name: self._values(used, axis, expr) for axis, expr in moving}
+        numeric = [(axis, expr) for axis, expr in moving if not axis.choices]
+        main = max(numeric, key=lambda pair: len(sizes[pair[0].name]), default=None)
+        others = [(axis, expr) for axis, expr in moving if main is None or axis is not main[0]]
+        settings = list(product(*(sizes[axis.name] for axis, _ in others)))
+        if len(settings) > MOST_TABLES:
+            names = ", ".join(sorted(set().union(*(knobs_in(expr) for _, expr in moving)) & self._free.keys()))
+            raise ReadError(f"{used.metric} depends on several knobs that are free ({names}): hold one with --given",
+                            kind="usage")
+        result: Expr | None = None
+        for setting in settings:
+            here = at | {axis.name: float(value) for (axis, _), value in zip(others, setting, strict=True)}
+            table = self._table(used, here, main, sizes, how)
+            if result is None:
+                result = table
+                continue
+            chosen = [expr.equals(int(value)) for (_, expr), value in zip(others, setting, strict=True)]
+            result = select(chosen[0] if len(chosen) == 1 else chosen[0] & chosen[1], table, result)
+        assert result is not None
+        return result
+
+    def _value(self, expr: Expr) -> float:
+        value = self._reader.number(expr)
+        if isinstance(value, Missing):
+            raise MissingFacts([{"name": name, "unit": "", "how": "the law depends on it"} for name in value.names])
+        return value.middle
+
+    def _values(self, used: Used, axis: Axis, expr: Expr) -> list[int]:
+        """Whole values of an axis to tabulate: all it may take within the data, or a grid over them."""
+        ends = used.law.range_of(axis.name)
+        assert ends is not None
+        if axis.choices:
+            return sorted({int(value) for value in used.law.values[axis.name] if value is not None})
+        low, high = -int(-ends[0] // 1), int(ends[1] // 1)
+        if self._speed.workload.extrapolate:
+            bounds = reach(self._site.model, self._site.given, self._base, self._free, expr)
+            if isinstance(bounds, Interval):
+                low, high = min(low, max(bounds.low, 1)), max(high, bounds.high)
+        if high - low < MOST_TABLES:
+            return list(range(low, max(high, low) + 1))
+        grid = {low + (high - low) * i // POINTS for i in range(POINTS + 1)}
+        measured = {int(value) for value in used.law.values[axis.name] if value is not None and low <= value <= high}
+        return sorted(grid | measured)
+
+    def _table(self, used: Used, at: Mapping[str, float], main: tuple[Axis, Expr] | None,
+               sizes: Mapping[str, Sequence[int]], how: dict[str, float | int]) -> Expr:
+        level, rival = how.get("level"), how.get("rival")
+        kind = {"level": level, "rival": None if rival is None else int(rival)}
+        if main is None:
+            (rate,) = used.law.rates(at, **kind)  # type: ignore[arg-type]
+            return lift(self._scaled(used, rate, at.get("streams", 1.0)))
+        axis, expr = main
+        xs = list(sizes[axis.name])
+        if len(xs) == 1:
+            xs.append(xs[0] + 1)  # a curve needs two points; the ends of the data bound what is asked
+        rates = used.law.rates(at, axis.name, [float(x) for x in xs], **kind)  # type: ignore[arg-type]
+        streams = [float(x) if axis.name == "streams" else at.get("streams", 1.0) for x in xs]
+        ys = [self._scaled(used, rate, count) for rate, count in zip(rates, streams, strict=True)]
+        return Curve(f"{used.metric} of {axis.name} outside what was measured", expr, tuple(xs), tuple(ys))
+
+    def _scaled(self, used: Used, rate: float, streams: float) -> int:
+        workload = self._speed.workload
+        if self._speed.name == "balanced":
+            tokens = (used.prompt or 0) if used.metric == "prefill" else workload.answer_tokens
+            return round(MICRO * tokens / rate) * workload.weights.get(used.metric, 1)
+        return int(rate * MILLI * (streams if self._speed.name == "decode-total" else 1))
+
+
+def robust(rivals: Sequence[tuple[Expr, int]]) -> Expr:
+    """The worst share of its own best, in millionths, that a shape reaches under any of the rivals.
+
+    ``rivals`` are each one's objective and the best it can have.
+    """
+    return minimum(*(expr * MICRO // lift(max(best, 1)) for expr, best in rivals))
+
+
+def at_shape(used: Used, reader: Reader) -> dict[str, float]:
+    """The law's axes at one shape. Raises MissingFacts where a fact lacks to tell."""
+    at = dict(used.at)
+    for axis in used.law.spec.axes:
+        expr = used.axis_expr(axis)
+        if expr is None:
+            continue
+        value = reader.number(expr)
+        if not isinstance(value, Missing):
+            at[axis.name] = value.middle
+        elif axis in used.law.varying:
+            raise MissingFacts([{"name": name, "unit": "", "how": "the law depends on it"} for name in value.names])
+    return at
+
+
+def predicted(speed: Speed, reader: Reader) -> Prediction | None:
+    """What one new measurement of a shape will say, in the goal's unit; None where the data do not reach so far."""
+    from measurements.laws.law import Prediction
+
+    ats = [at_shape(used, reader) for used in speed.used]
+    if not speed.workload.extrapolate and any(
+        used.law.outside(at) for used, at in zip(speed.used, ats, strict=True)
+    ):
+        return None
+    if speed.name != "balanced":
+        (used,), (at,) = speed.used, ats
+        found = used.law.predict(at, LEVEL)
+        times = at.get("streams", 1.0) if speed.name == "decode-total" else 1.0
+        return Prediction(found.median * times, found.low * times, found.high * times, LEVEL)
+    total_time = [0.0] * REQUESTS
+    for place, (used, at) in enumerate(zip(speed.used, ats, strict=True)):
+        tokens = (used.prompt or 0) if used.metric == "prefill" else speed.workload.answer_tokens
+        tokens *= speed.workload.weights.get(used.metric, 1)
+        for i, rate in enumerate(used.law.drawn(at, REQUESTS, seed=11 + place)):
+            total_time[i] += tokens / rate
+    total_time.sort()
+    edge = round((1 - LEVEL) / 2 * (REQUESTS - 1))
+    return Prediction(total_time[REQUESTS // 2], total_time[edge], total_time[-1 - edge], LEVEL)
