@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -60,7 +60,8 @@ class Bound:
 class Question:
     """What is asked: a goal, the shape it starts from, which knobs may move, and what must hold.
 
-    ``running`` are all knob values as they are, defaults included, and ``now`` reads them.
+    ``running`` are all knob values as they are, defaults included, and ``now`` reads them. ``speed`` are the laws that
+    a goal on speed rests on; ``order`` the goals that came before this one, and itself.
     """
 
     site: Site
@@ -74,6 +75,7 @@ class Question:
     running: dict[str, int]
     now: Reader
     speed: Speed | None = None
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +144,11 @@ def goal_of(model: EngineModel, name: str) -> Goal:
 def ask(
     site: Site, goal: str, *, given: Mapping[str, str] | None = None, at_least: Sequence[tuple[str, str]] = (),
     at_most: Sequence[tuple[str, str]] = (), free: Sequence[str] = (), top: int = 5,
-    workload: Workload | None = None, order: Sequence[str] = (),
+    workload: Workload | None = None,
 ) -> Question:
     """Puts a question together: a knob moves only where the goal, the split or the user opens it.
 
-    A goal on speed (:data:`optimizer.speed.GOALS`) is asked for ``workload``. ``order`` names goals that decide, in
-    turn, among shapes that are equal by the ones before.
+    A goal on speed (:data:`optimizer.speed.GOALS`) is asked for ``workload``.
 
     Raises ReadError of kind ``usage`` for a name or value that means nothing here, and MissingFacts where no measured
     speed says anything about the goal.
@@ -192,14 +193,22 @@ def ask(
     now = Reader(model, site.given, site.knobs)
     running = {name: value.middle for name, value in now.knobs.items()}
     question = Question(site, target, base, fixed, ranges, held, tuple(bounds), top, running, now)
-    return _with_speed(question, word, load) if fast else question
+    asked_for = {*free, *(bound.name for bound in bounds)}
+    return _with_speed(question, word, load, asked_for) if fast else question
 
 
-def _with_speed(question: Question, name: str, workload: Workload) -> Question:
+def _with_speed(question: Question, name: str, workload: Workload, asked_for: Collection[str]) -> Question:
     """The question with its goal encoded from the laws that hold here, and bounded by their data."""
     site, model = question.site, question.site.model
     reader = Reader(model, site.given, question.base)
     speed = put(site, name, workload, reader, question.free)
+    for used in speed.used:
+        slots = used.law.spec.slots
+        if name == "decode-total" and not used.tied and slots in question.free and slots not in asked_for:
+            # the law knows one number of streams only: more slots would change nothing that it tells
+            ranges = {knob: ends for knob, ends in question.free.items() if knob != slots}
+            question = replace(question, free=ranges, held=(*question.held, slots))
+            speed = put(site, name, workload, reader, ranges)
     bounds = list(question.bounds)
     for knob, value, why in needs_of(speed):
         bounds.append(Bound(knob, "at least", value, f"{value:,}", why, "ask for a smaller workload"))
@@ -212,6 +221,44 @@ def _with_speed(question: Question, name: str, workload: Workload) -> Question:
                                 measure, ends.expr))
     target = Encoder(speed, site, question.base, question.free, reader).goal()
     return replace(question, goal=replace(target, moves=question.goal.moves), bounds=tuple(bounds), speed=speed)
+
+
+def ask_in_order(
+    site: Site, order: Sequence[str], *, given: Mapping[str, str] | None = None,
+    at_least: Sequence[tuple[str, str]] = (), at_most: Sequence[tuple[str, str]] = (), free: Sequence[str] = (),
+    top: int = 5, workload: Workload | None = None, seconds: float = SECONDS,
+) -> Question:
+    """The last goal of ``order`` as a question, with every goal before it held within 1 % of its best, in turn.
+
+    What any of the goals opens is free in all. Raises what :func:`ask` and :func:`solve` do.
+    """
+    words = [word.strip().lower().replace("_", "-") for word in order]
+    if len(words) < 2 or "balanced" in words or len(set(words)) < len(words):
+        raise ReadError("an order names two goals at least, each once and none of them balanced: "
+                        "--order prefill,sessions", kind="usage")
+    opened = list(free)
+    for word in words:
+        moves = opens(site, word, workload or Workload()) if word in GOALS else goal_of(site.model, word).moves
+        opened += [name for name in moves if name not in (given or {})]
+    asked = [ask(site, word, given=given, at_least=at_least, at_most=at_most, free=list(dict.fromkeys(opened)),
+                 top=top if word == words[-1] else 1, workload=workload) for word in words]
+    # where the laws of one goal end, all of them do
+    kept = list({bound.label: bound for question in asked for bound in question.bounds if bound.why}.values())
+    for place, (word, question) in enumerate(zip(words, asked, strict=True)):
+        own = [bound for bound in question.bounds if not bound.why]
+        question = replace(question, bounds=(*own, *kept), order=tuple(words))
+        if place == len(words) - 1:
+            return question
+        answer = solve(question, seconds=seconds)
+        if not answer.shapes:
+            return question
+        goal, reached = question.goal, answer.shapes[0].objective
+        best = reached.low if goal.sense == "max" else reached.high
+        least = -(-best * 99 // 100) if goal.sense == "max" else best * 101 // 100
+        shown = f"{least / goal.scale:,.6g} {goal.unit}"
+        kept.append(Bound(word, "at least" if goal.sense == "max" else "at most", least, shown,
+                          "within 1 % of its best", "change the order of the goals", goal.objective))
+    raise AssertionError("the last goal returns")
 
 
 def _range(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -> tuple[int, int]:

@@ -99,7 +99,7 @@ class Rival:
     left_out: float
     error: float
     weight: float
-    _draws: tuple[Floats, Floats, Floats]
+    _draws: tuple[Floats, Floats, Floats, Floats]
 
     @property
     def name(self) -> str:
@@ -112,7 +112,7 @@ class Rival:
 
     def times(self, at: Mapping[str, Floats]) -> Floats:
         """Drawn times a token at axis values of shape ``(m,)``, shape ``(draws, m)``, without noise."""
-        sizes, parameters, _ = self._draws
+        sizes, parameters, *_ = self._draws
         columns = _columns(self.terms, at, parameters[:, None, :])
         return np.asarray(np.einsum("dmp,dp->dm", columns, sizes))
 
@@ -120,6 +120,11 @@ class Rival:
     def noises(self) -> Floats:
         """A relative error of one new measurement for each draw."""
         return self._draws[2]
+
+    @property
+    def spreads(self) -> Floats:
+        """The relative noise of each draw."""
+        return self._draws[3]
 
 
 def _columns(terms: Sequence[Term], at: Mapping[str, Floats], parameters: Floats) -> Floats:
@@ -265,7 +270,7 @@ class Fit:
         self.left_out_errors = np.abs(np.expm1((share * np.stack([fold.errors for fold in folds])).sum(0)))
 
     def _draws(self, grid: _Grid, solved: tuple[Floats, Floats, Floats], relative: Floats,
-               rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+               rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
         _, left, _ = solved
         count = len(relative) + self.noise.count
         spread = left + self.noise.count * self.noise.value**2
@@ -287,7 +292,7 @@ class Fit:
             axes = self.data.axes or {"": np.zeros(len(relative))}
             design = _columns(grid.terms, axes, parameters[:, None, :]) / scale[:, None]
         sizes, _, _ = smallest(design, again, grid.signed)
-        return sizes, parameters, sigma * rng.standard_normal(DRAWS)
+        return sizes, parameters, sigma * rng.standard_normal(DRAWS), sigma
 
     @cached_property
     def counted(self) -> tuple[Rival, ...]:
@@ -327,6 +332,30 @@ class Fit:
         """The rate over all rivals by weight, from each one's median, tokens a second (m,)."""
         total = sum(rival.weight for rival in self.counted)
         return np.asarray(sum(self.typical(rival, at) * (rival.weight / total) for rival in self.counted))
+
+    def information(self, at: Mapping[str, Floats]) -> Floats:
+        """What one new measurement at each of ``at`` would tell of which rival is true, in nats (m,).
+
+        The mutual information of rival and outcome: nothing where all expect the same within the noise, at most the
+        entropy of the rivals' weights.
+        """
+        rivals = self.counted
+        weights = np.array([rival.weight for rival in rivals])
+        weights = weights / weights.sum()
+        fastest, slowest = float(self.data.time.min()) / 20, float(self.data.time.max()) * 20
+        logs = [-np.log(np.clip(rival.times(at), fastest, slowest)) for rival in rivals]
+        spreads = [np.maximum(rival.spreads, LEAST_NOISE) for rival in rivals]
+        low = min(float(log.min()) for log in logs) - 3 * self.noise.value
+        high = max(float(log.max()) for log in logs) + 3 * self.noise.value
+        outcomes = np.linspace(low, high, 96)
+        chances = []
+        for log, spread in zip(logs, spreads, strict=True):
+            away = (outcomes[None, None, :] - log[:, :, None]) / spread[:, None, None]
+            density = (np.exp(-0.5 * away**2) / spread[:, None, None]).mean(0) + 1e-12
+            chances.append(density / density.sum(-1, keepdims=True))
+        each = np.stack(chances)
+        mixed = np.einsum("r,rmo->mo", weights, each)
+        return np.asarray(np.einsum("r,rmo->m", weights, each * np.log(each / mixed)))
 
     @cached_property
     def decided(self) -> Rival | None:
