@@ -149,8 +149,7 @@ def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Axis
     found: list[tuple[int, int, Used]] = []
     reasons: list[str] = []
     for law in laws_of(own):
-        never, beyond = _objections(site, law, workload)
-        used = _used(law, workload, tied)
+        used, never, beyond = matches(site, law, workload, tied=tied)
         beyond = (*beyond, *law.outside({**used.at, **_fixed_at(used, fixed)}, prompt=workload.prompt_tokens))
         used = replace(used, beyond=beyond)
         if not never and (not beyond or workload.extrapolate):
@@ -162,6 +161,13 @@ def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Axis
     near = f"; at hand: {' | '.join(reasons[:4])}{' | ...' if len(reasons) > 4 else ''}" if reasons else ""
     more = "; --extrapolate takes the nearest, labelled" if any(reasons) and not workload.extrapolate else ""
     raise MissingFacts([{"name": f"{metric} points", "unit": "t/s", "how": f"{here}{near}{more}"}])
+
+
+def matches(site: Site, law: Law, workload: Workload, *,
+            tied: bool = False) -> tuple[Used, tuple[str, ...], tuple[str, ...]]:
+    """The law as this site would use it, why it is never this site's, and what only ``--extrapolate`` admits."""
+    never, beyond = _objections(site, law, workload)
+    return replace(_used(law, workload, tied), beyond=beyond), tuple(never), beyond
 
 
 def _used(law: Law, workload: Workload, tied: bool) -> Used:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: How far beyond an end of the data, relative to it, a workload still counts as the one measured.
 NEAR: Final = 0.05
+#: Places between the ends of a law's data where its line is drawn.
+LINE: Final = 64
 #: Two measurements at one setting contradict each other when they differ by more than the noise does in 90 of 100.
 CONTRADICTS: Final = 1.645 * math.sqrt(2)
 
@@ -52,6 +54,22 @@ class Prediction:
     low: float
     high: float
     level: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line to show a law along: places ``x`` on an axis, and all axes at each of them.
+
+    ``held`` are the other axes, ``observed`` the points that lie on the line (which one, and where).
+    """
+
+    axis: str
+    unit: str
+    x: tuple[float, ...]
+    at: tuple[dict[str, float], ...]
+    held: dict[str, float]
+    observed: tuple[tuple[int, float], ...]
+    choices: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,6 +325,79 @@ class Law:
         rates, weights = self.fit.sample(self.grid(at))
         rng = np.random.default_rng(seed)
         return [float(rate) for rate in rng.choice(rates[:, 0], size=count, p=weights)]
+
+    @cached_property
+    def shares(self) -> dict[str, dict[str, float]]:
+        """For each axis that varies, the weight of rivals by what they say of it.
+
+        ``none``: no effect; ``jump``: a threshold; ``gradual``: every other form.
+        """
+        found: dict[str, dict[str, float]] = {}
+        for axis in self.varying:
+            share = found.setdefault(axis.name, {"none": 0.0, "gradual": 0.0, "jump": 0.0})
+            for rival in self.fit.rivals:
+                forms = [term.form for term in rival.terms if term.span.axis.name == axis.name]
+                kind = "none" if not forms else "jump" if forms[0] == "threshold" else "gradual"
+                share[kind] += rival.weight
+        return found
+
+    @cached_property
+    def verdict(self) -> str:
+        """What the measurements settle, in words."""
+        best = self.fit.decided
+        if best is not None:
+            return f"decided: {best.name}"
+        rivals = [rival.name for rival in self.fit.counted if rival.weight >= 0.05]
+        if len(rivals) < 2:
+            return f"not decided: {self.arms} settings are too few to rule others out"
+        return f"not decided between {', '.join(rivals[:-1])} and {rivals[-1]}"
+
+    @cached_property
+    def line(self) -> Line | None:
+        """The law along the axis it is best shown on, inside its data; None where nothing varies.
+
+        A shape's own axis goes before the workload's. The other axes stay at what most points share.
+        """
+        if not self.varying:
+            return None
+        axis = min(self.varying, key=lambda axis: (axis.expr is None, bool(axis.choices), axis.name == "request"))
+        whole = {"depth", "request"} & {varied.name for varied in self.varying}
+        as_prompt = axis.name in ("depth", "request") and self.metric == "prefill" and (
+            self.held.get("request", 0) is not None)
+        if as_prompt:
+            moving, name = frozenset(whole), "prompt_tokens"
+            places = [_extent(point) for point in self.points]
+        else:
+            moving, name = frozenset((axis.name,)), axis.name
+            places = [None if value is None else int(round(value)) for value in self.values[axis.name]]
+        rest = [tuple(self.values[other.name][i] for other in self.varying if other.name not in moving)
+                for i in range(len(self.points))]
+        usual = Counter(rest).most_common(1)[0][0]
+        names = [other.name for other in self.varying if other.name not in moving]
+        others = {name: value for name, value in zip(names, usual, strict=True) if value is not None}
+        shown = tuple(i for i, setting in enumerate(rest) if setting == usual)
+        known = [place for place in places if place is not None]
+        if axis.choices:
+            xs = sorted({float(place) for place in known})
+        else:
+            low, high = min(known), max(known)
+            xs = sorted({low + (high - low) * i / LINE for i in range(LINE + 1)} | {float(place) for place in known})
+        at = [{**others, **({"depth": x / 2, "request": x} if as_prompt else {axis.name: x})} for x in xs]
+        return Line(name, axis.unit, tuple(xs), tuple(at), others,
+                    tuple((i, float(place)) for i in shown if (place := places[i]) is not None), axis.choices)
+
+    def along(self, at: Sequence[Mapping[str, float]], level: float = 0.9) -> tuple[list[list[float]], list[list[float]]]:
+        """Rates at each of ``at``: low, median and high of one new measurement, and each counted rival's median."""
+        import numpy as np
+
+        grid = {axis.name: np.array([place[axis.name] for place in at], dtype=np.float64) for axis in self.varying}
+        quantiles = self.fit.quantiles(grid, ((1 - level) / 2, 0.5, (1 + level) / 2))
+        return ([[float(rate) for rate in row] for row in quantiles],
+                [[float(rate) for rate in self.fit.typical(rival, grid)] for rival in self.fit.counted])
+
+    def told(self, at: Mapping[str, float], axis: str, values: Sequence[float]) -> list[float]:
+        """What one new measurement at each of ``values`` would tell of which rival is true, in nats."""
+        return [float(nats) for nats in self.fit.information(self.grid(at, axis, values))]
 
     def with_point(self, at: Mapping[str, float], rate: float) -> Law:
         """This law after one more measurement: of ``rate`` tokens a second at ``at``."""

@@ -1,0 +1,247 @@
+"""Which one measurement would settle most, and what each outcome would mean for the recommendation.
+
+Candidates are shapes that fit and differ from the current one in one knob; the two pools of a stated pair, moved
+against each other, count as one. The best is where the rival laws disagree most beyond the noise: where the outcome
+tells most of which of them is true.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from models.declare import Goal
+from models.evaluate import Reader
+from models.expr import Expr, lift
+from models.interval import Interval
+from models.laws import Axis
+from optimizer.box import reach
+from optimizer.check import SCHEMA_VERSION, engine_json, shape_json
+from optimizer.laws import workload_json
+from optimizer.solve import Answer, Bound, OutOfTime, Question, Ranked, solve
+from optimizer.speed import Encoder, Speed, Used, at_shape
+
+if TYPE_CHECKING:
+    from measurements.laws.law import Law
+
+#: Knobs that count as one when they move against each other.
+PAIR: Final = frozenset(("vram_weights_mib", "vram_kv_mib"))
+#: Places on an axis that are looked at.
+PLACES: Final = 48
+#: A measurement that tells less, in nats, settles nothing.
+WORTH: Final = 0.05
+#: What one solve may take.
+SECONDS: Final = 2.0
+#: Outcomes shown at most.
+OUTCOMES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the law would say if the measurement came out at ``rate`` (t/s), and the best shape then."""
+
+    rate: float
+    expected_by: tuple[str, ...]
+    weights: dict[str, float]
+    decided: str | None
+    best: Ranked | None
+
+
+@dataclass(frozen=True, eq=False)
+class Next:
+    """A measurement to make: a shape, what the rivals expect of it, and what each outcome would mean.
+
+    ``nats`` is what it tells of which rival is true, ``most`` the most any measurement could. ``shape`` is None where
+    nothing that fits and differs in one knob tells anything; ``why`` then says so.
+    """
+
+    question: Question
+    used: Used
+    axis: str
+    x: float | None
+    shape: Ranked | None
+    nats: float
+    most: float
+    expected: dict[str, float]
+    outcomes: tuple[Outcome, ...]
+    why: str
+
+
+def next_measurement(question: Question) -> Next:
+    """The one measurement that would settle most for a goal on speed.
+
+    Of a goal that rests on several laws, the one whose rivals are furthest from settled counts. Raises what
+    :func:`optimizer.solve.solve` does.
+    """
+    speed = question.speed
+    assert speed is not None
+    used = max(speed.used, key=lambda item: _entropy(item.law))
+    law, most = used.law, _entropy(used.law)
+    best: tuple[float, Axis, float, Ranked] | None = None
+    for axis, expr in _axes(question, used):
+        for nats, x in _ranked_places(question, used, axis, expr):
+            if best is not None and nats <= best[0]:
+                break
+            found = _shape_at(question, axis, expr, x)
+            if found is not None:
+                best = (nats, axis, x, found)
+                break
+    if best is None:
+        why = ("nothing that fits and differs from the current shape in one knob moves what the law depends on; "
+               "open a knob with --free, or measure another workload")
+        return Next(question, used, "", None, None, 0.0, most, {}, (), why)
+    nats, axis, x, shape = best
+    reader = Reader(question.site.model, question.site.given, shape.shape)
+    at = at_shape(used, reader)
+    expected = {rival.name: law.rates(at, rival=place)[0]
+                for place, rival in enumerate(law.fit.rivals) if rival.weight >= 0.01}
+    why = ("the rivals agree there within the noise: more of the same settings, repeated, would tell as much"
+           if nats < WORTH else "")
+    outcomes = tuple(_outcomes(question, used, at, expected))
+    return Next(question, used, axis.name, x, shape, nats, most, expected, outcomes, why)
+
+
+def _entropy(law: Law) -> float:
+    total = sum(rival.weight for rival in law.fit.counted)
+    return -sum(rival.weight / total * math.log(rival.weight / total) for rival in law.fit.counted)
+
+
+def _axes(question: Question, used: Used) -> Iterator[tuple[Axis, Expr]]:
+    for axis in used.law.varying:
+        expr = used.axis_expr(axis)
+        if expr is not None and axis.name != "streams":
+            yield axis, expr
+
+
+def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr) -> list[tuple[float, float]]:
+    """Places on an axis that shapes may reach inside the data, those that tell most first."""
+    ends = used.law.range_of(axis.name)
+    assert ends is not None
+    here = at_shape(used, question.now)
+    if axis.choices:
+        xs = sorted({float(value) for value in used.law.values[axis.name] if value is not None})
+    else:
+        low, high = ends
+        bounds = reach(question.site.model, question.site.given, question.base, question.free, expr)
+        if isinstance(bounds, Interval):
+            low, high = max(low, bounds.low), min(high, bounds.high)
+        if low > high:
+            return []
+        step = (high - low) / PLACES
+        xs = sorted({float(round(low + i * step)) for i in range(PLACES + 1)})
+    told = used.law.told(here, axis.name, xs)
+    # of places that tell the same, the nearest: less changes
+    return sorted(zip(told, xs, strict=True), key=lambda item: (-round(item[0], 4), abs(item[1] - here[axis.name])))
+
+
+def _shape_at(question: Question, axis: Axis, expr: Expr, x: float) -> Ranked | None:
+    """The nearest shape with the axis at ``x`` that differs from the current one in one knob and fits."""
+    place = int(x)
+    bounds = [bound for bound in question.bounds if bound.name != axis.name]
+    bounds += [Bound(axis.name, "at least", place, str(place), expr=expr),
+               Bound(axis.name, "at most", place, str(place), expr=expr)]
+    nothing = Goal(question.goal.name, "", lift(0), "max", "", moves=question.goal.moves)
+    try:
+        answer = solve(replace(question, goal=nothing, bounds=tuple(bounds), top=1, speed=None), seconds=SECONDS)
+    except OutOfTime:
+        return None
+    if not answer.shapes:
+        return None
+    moved = set(answer.shapes[0].changes) - {companion.knob for companion in answer.shapes[0].companions}
+    moved -= set(question.given)
+    return answer.shapes[0] if len(moved) <= 1 or moved <= PAIR else None
+
+
+def _outcomes(question: Question, used: Used, at: dict[str, float], expected: dict[str, float]) -> Iterator[Outcome]:
+    law = used.law
+    noise = law.fit.noise.value
+    seen: list[tuple[float, list[str]]] = []
+    for rate, name in sorted(_possible(law, at), key=lambda item: item[0]):
+        if name not in expected:
+            continue
+        if seen and math.log(rate / seen[-1][0]) < 2 * noise:
+            if name not in seen[-1][1]:
+                seen[-1][1].append(name)
+        else:
+            seen.append((rate, [name]))
+    while len(seen) > OUTCOMES:  # the two nearest become one
+        near = min(range(1, len(seen)), key=lambda i: seen[i][0] / seen[i - 1][0])
+        seen[near - 1] = (math.sqrt(seen[near][0] * seen[near - 1][0]),
+                          list(dict.fromkeys(seen[near - 1][1] + seen[near][1])))
+        del seen[near]
+    for rate, names in seen:
+        after = law.with_point(at, rate)
+        weights = {rival.name: rival.weight for rival in after.fit.rivals if rival.weight >= 0.02}
+        decided = after.fit.decided
+        best = _best_after(question, replace(used, law=after))
+        yield Outcome(rate, tuple(names), weights, None if decided is None else decided.name, best)
+
+
+def _possible(law: Law, at: dict[str, float]) -> list[tuple[float, str]]:
+    """Rates that each counted rival may expect at ``at``: its middle, and its ends where it is of two minds."""
+    found = []
+    for rival in law.fit.counted:
+        if rival.weight < 0.01:
+            continue
+        rates = sorted(1 / float(time) for time in rival.times(law.grid(at))[:, 0] if time > 0)
+        if rates:
+            found += [(rates[int(share * (len(rates) - 1))], rival.name) for share in (0.1, 0.5, 0.9)]
+    return found
+
+
+def _best_after(question: Question, used: Used) -> Ranked | None:
+    assert question.speed is not None
+    others = tuple(used if item.metric == used.metric else item for item in question.speed.used)
+    speed = Speed(question.speed.name, question.speed.workload, others, question.speed.how)
+    encoder = Encoder(speed, question.site, question.base, question.free,
+                      Reader(question.site.model, question.site.given, question.base))
+    goal = replace(encoder.goal(), moves=question.goal.moves)
+    try:
+        answer: Answer = solve(replace(question, goal=goal, speed=speed, top=1), seconds=SECONDS)
+    except OutOfTime:
+        return None
+    return answer.shapes[0] if answer.shapes else None
+
+
+def next_json(found: Next, now: Answer) -> dict[str, Any]:
+    """The whole answer of ``next``; ``now`` is the recommendation as it stands."""
+    question = found.question
+    assert question.speed is not None
+    law = found.used.law
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "engine": engine_json(question.site),
+        "goal": question.goal.name,
+        "law": {"name": law.name, "verdict": law.verdict, "settings": law.arms,
+                "weights": {rival.name: rival.weight for rival in law.fit.rivals if rival.weight >= 0.0005},
+                "not_separated": list(law.not_separated)},
+        "workload": dict(workload_json(question.speed.workload, question.speed.used)),
+        "recommended": None if not now.shapes else _changes_json(question, now.shapes[0]),
+        "measure": None if found.shape is None else {
+            "shape": shape_json(question.site.model, found.shape.checked.evaluation.shape),
+            "changes": _changes_json(question, found.shape),
+            "axis": found.axis, "x": found.x, "verdict": found.shape.checked.verdict.word,
+            "tells": found.nats, "most": found.most,
+            "expected": found.expected,
+            "noise": law.fit.noise.value,
+            "notes": list(found.shape.notes),
+        },
+        "outcomes": [
+            {"rate": outcome.rate, "expected_by": list(outcome.expected_by), "weights": outcome.weights,
+             "decided": outcome.decided,
+             "recommended": None if outcome.best is None else _changes_json(question, outcome.best),
+             "prediction": None if outcome.best is None or outcome.best.prediction is None else {
+                 "median": outcome.best.prediction.median, "low": outcome.best.prediction.low,
+                 "high": outcome.best.prediction.high, "level": outcome.best.prediction.level}}
+            for outcome in found.outcomes
+        ],
+        "why": found.why or None,
+    }
+
+
+def _changes_json(question: Question, ranked: Ranked) -> dict[str, Sequence[Any]]:
+    knobs = question.site.model.knobs
+    return {name: [None if old is None else knobs[name].show(old), knobs[name].show(new)]
+            for name, (old, new) in ranked.changes.items()}
