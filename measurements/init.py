@@ -24,6 +24,7 @@ def write_site(folder: Path, sources: Sources, engine: str, *, copy: bool = Fals
     try:
         folder.mkdir(parents=True, exist_ok=True)
         named = {key: [_bring(path, folder, copy) for path in paths] for key, paths in _files(sources).items()}
+        named["points"] += [word for word in sources.points if isinstance(word, str)]
         text = _toml(sources, engine, named)
         draft = folder / ".site.toml.new"
         draft.write_text(text, encoding="utf-8")
@@ -37,6 +38,7 @@ def _files(sources: Sources) -> dict[str, list[Path]]:
     return {
         "config": list(sources.config),
         "ledger": [sources.ledger] if sources.ledger else [],
+        "points": [path for path in sources.points if isinstance(path, Path)],
         "host": [sources.host] if sources.host else [],
     }
 
@@ -64,7 +66,7 @@ def _toml(sources: Sources, engine: str, named: Mapping[str, list[str]]) -> str:
     document.add("engine", tomlkit.item(engine))
     for key, paths in named.items():
         if paths:
-            document.add(key, tomlkit.item(paths if key == "config" and len(paths) > 1 else paths[0]))
+            document.add(key, tomlkit.item(paths if len(paths) > 1 else paths[0]))
     if sources.service:
         document.add("service", tomlkit.item(sources.service))
     if sources.sessions is not None:

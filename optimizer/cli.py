@@ -23,6 +23,7 @@ from optimizer.check import SCHEMA_VERSION, MissingFacts, check, check_json
 if TYPE_CHECKING:
     from measurements.site import Site
     from optimizer.solve import Question
+    from optimizer.speed import Workload
 
 app = typer.Typer(
     name="shapewright",
@@ -49,7 +50,27 @@ ServiceOpt = Annotated[str | None, typer.Option("--service", help="Which service
 LimitOpt = Annotated[list[str] | None, typer.Option(
     "--limit", metavar="CONSTRAINT", help="Make a matter of quality a hard limit. Repeatable.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-GoalOpt = Annotated[str, typer.Option("--goal", "-g", help="context, sequences, sessions, slab, host-ram, headroom.")]
+GoalOpt = Annotated[str, typer.Option(
+    "--goal", "-g", help="context, sequences, sessions, slab, host-ram, headroom; by measured speeds: prefill, "
+                         "decode, decode-total, balanced.")]
+SpeedGoalOpt = Annotated[str, typer.Option("--goal", "-g", help="prefill, decode, decode-total or balanced.")]
+PointsOpt = Annotated[list[str] | None, typer.Option(
+    "--points", "-p", metavar="FILE", help="Measured speeds, CSV; reference: those that come along. Repeatable.")]
+PromptOpt = Annotated[int | None, typer.Option(
+    "--prompt-tokens", min=1, metavar="N", help="The prompt, for decode the context. Else as most points.")]
+AnswerOpt = Annotated[int, typer.Option(
+    "--answer-tokens", min=1, metavar="N", help="Generated tokens of the request that balanced times.")]
+StreamsOpt = Annotated[int | None, typer.Option(
+    "--streams", min=1, metavar="N", help="Streams at once. Else 1, for decode-total all slots.")]
+ConfidenceOpt = Annotated[float, typer.Option(
+    "--confidence", min=0.01, max=0.99, help="Optimise the speed that one measurement reaches so surely.")]
+CorpusOpt = Annotated[str | None, typer.Option("--corpus", help="Which corpus's decode points count.")]
+BeyondOpt = Annotated[bool, typer.Option(
+    "--extrapolate", help="Answer outside the data too, labelled so.")]
+WeightOpt = Annotated[list[str] | None, typer.Option(
+    "--weight", metavar="METRIC=N", help="balanced: count the time of prefill or decode N times. Repeatable.")]
+OrderOpt = Annotated[str | None, typer.Option(
+    "--order", metavar="GOAL,GOAL", help="balanced: each goal within 1 % of its best, in this order.")]
 GivenOpt = Annotated[list[str] | None, typer.Option("--given", metavar="KNOB=VALUE", help="Hold a knob here.")]
 AtLeastOpt = Annotated[list[str] | None, typer.Option(
     "--at-least", metavar="Q=VALUE", help="A knob or quantity must be at least this.")]
@@ -62,7 +83,7 @@ TopOpt = Annotated[int, typer.Option("--top", min=1, max=100, help="How many sha
 
 def _sources(site: Path | None, config: list[Path] | None, ledger: Path | None, engine: str | None,
              sets: list[str] | None, facts: list[str] | None, sessions: int | None, host: Path | None,
-             service: str | None, limits: list[str] | None) -> Sources:
+             service: str | None, limits: list[str] | None, points: list[str] | None = None) -> Sources:
     named = read_site(site) if site is not None else Sources()
     if site is None and not config and ledger is None:
         raise ReadError("give a site folder, or --config FILE (and --ledger FILE)", kind="usage")
@@ -81,11 +102,32 @@ def _sources(site: Path | None, config: list[Path] | None, ledger: Path | None, 
         sets={**named.sets, **spelled(sets or ())},
         limits=(*named.limits, *(limits or ())),
         runs=runs,
+        points=_points(points) or named.points,
     )
+
+
+def _points(words: list[str] | None) -> tuple[Path | str, ...]:
+    from measurements.points import REFERENCE
+
+    return tuple(word if word == REFERENCE else Path(word) for word in words or ())
 
 
 def _site(*words: Any) -> Site:
     return load(_sources(*words))
+
+
+def _workload(prompt: int | None, answer: int, streams: int | None, corpus: str | None, confidence: float,
+              extrapolate: bool, weights: list[str] | None) -> Workload:
+    from optimizer.speed import Workload
+
+    counted: dict[str, int] = {}
+    for metric, text in spelled(weights or ()).items():
+        if metric not in ("prefill", "decode"):
+            raise ReadError(f"--weight {metric}: balanced times prefill and decode", kind="usage")
+        if not (text.isascii() and text.isdigit() and 0 < int(text) <= 1000):
+            raise ReadError(f"--weight {metric}={text}: write a whole number from 1 to 1000", kind="usage")
+        counted[metric] = int(text)
+    return Workload(prompt, answer, streams, corpus, confidence, extrapolate, counted)
 
 
 def _print(document: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]], None]) -> None:
@@ -132,12 +174,18 @@ def _pairs(items: list[str] | None) -> list[tuple[str, str]]:
 
 
 def _question(site: Site, goal: str, given: list[str] | None, at_least: list[str] | None,
-              at_most: list[str] | None, free: list[str] | None, top: int) -> Question:
-    from optimizer.solve import ask
+              at_most: list[str] | None, free: list[str] | None, top: int, workload: Workload,
+              order: str | None = None) -> Question:
+    from optimizer.solve import ask, ask_in_order
 
     names = [name.strip().replace("-", "_").lower() for name in free or ()]
+    if order is not None:
+        if goal.strip().lower() != "balanced":
+            raise ReadError("--order goes with --goal balanced", kind="usage")
+        return ask_in_order(site, order.split(","), given=spelled(given or ()), at_least=_pairs(at_least),
+                            at_most=_pairs(at_most), free=names, top=top, workload=workload)
     return ask(site, goal, given=spelled(given or ()), at_least=_pairs(at_least), at_most=_pairs(at_most),
-               free=names, top=top)
+               free=names, top=top, workload=workload)
 
 
 @app.command("solve")
@@ -146,15 +194,18 @@ def solve_command(
     at_most: AtMostOpt = None, free: FreeOpt = None, top: TopOpt = 5, config: ConfigOpt = None,
     ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None, facts: FactOpt = None,
     sessions: SessionsOpt = None, host: HostOpt = None, service: ServiceOpt = None, limits: LimitOpt = None,
-    as_json: JsonOpt = False,
+    points: PointsOpt = None, prompt_tokens: PromptOpt = None, answer_tokens: AnswerOpt = 512,
+    streams: StreamsOpt = None, corpus: CorpusOpt = None, confidence: ConfidenceOpt = 0.5,
+    extrapolate: BeyondOpt = False, weight: WeightOpt = None, order: OrderOpt = None, as_json: JsonOpt = False,
 ) -> int:
     """The best shapes for a goal, ranked, each checked again without the solver."""
     from optimizer.documents import solve_json
     from optimizer.render import show_solve
     from optimizer.solve import solve
 
-    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits)
-    answer = solve(_question(own, goal, given, at_least, at_most, free, top))
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
+    answer = solve(_question(own, goal, given, at_least, at_most, free, top, load, order))
     _print(solve_json(answer), as_json, show_solve)
     return 3 if answer.status == "infeasible" else 0
 
@@ -165,7 +216,9 @@ def propose_command(
     at_most: AtMostOpt = None, free: FreeOpt = None, top: TopOpt = 5, rank: RankOpt = 1, config: ConfigOpt = None,
     ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None, facts: FactOpt = None,
     sessions: SessionsOpt = None, host: HostOpt = None, service: ServiceOpt = None, limits: LimitOpt = None,
-    as_json: JsonOpt = False,
+    points: PointsOpt = None, prompt_tokens: PromptOpt = None, answer_tokens: AnswerOpt = 512,
+    streams: StreamsOpt = None, corpus: CorpusOpt = None, confidence: ConfidenceOpt = 0.5,
+    extrapolate: BeyondOpt = False, weight: WeightOpt = None, order: OrderOpt = None, as_json: JsonOpt = False,
 ) -> int:
     """Solve, then the smallest edit of your own file and the rows the next boot must print."""
     from optimizer.documents import solve_json
@@ -173,12 +226,67 @@ def propose_command(
     from optimizer.render import show_propose, show_solve
     from optimizer.solve import solve
 
-    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits)
-    answer = solve(_question(own, goal, given, at_least, at_most, free, max(top, rank)))
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
+    answer = solve(_question(own, goal, given, at_least, at_most, free, max(top, rank), load, order))
     if answer.status == "infeasible":
         _print(solve_json(answer), as_json, show_solve)
         return 3
     _print(propose_json(propose(answer, rank)), as_json, show_propose)
+    return 0
+
+
+@app.command("next")
+def next_command(
+    site: SiteArg = None, goal: SpeedGoalOpt = "prefill", given: GivenOpt = None, at_least: AtLeastOpt = None,
+    at_most: AtMostOpt = None, free: FreeOpt = None, config: ConfigOpt = None, ledger: LedgerOpt = None,
+    engine: EngineOpt = None, sets: SetOpt = None, facts: FactOpt = None, sessions: SessionsOpt = None,
+    host: HostOpt = None, service: ServiceOpt = None, limits: LimitOpt = None, points: PointsOpt = None,
+    prompt_tokens: PromptOpt = None, answer_tokens: AnswerOpt = 512, streams: StreamsOpt = None,
+    corpus: CorpusOpt = None, confidence: ConfidenceOpt = 0.5, extrapolate: BeyondOpt = False,
+    weight: WeightOpt = None, as_json: JsonOpt = False,
+) -> int:
+    """Which one measurement would settle most, and what each outcome would mean."""
+    from optimizer.measure import next_json, next_measurement
+    from optimizer.render import show_next
+    from optimizer.solve import solve
+    from optimizer.speed import GOALS
+
+    if goal.strip().lower().replace("_", "-") not in GOALS:
+        raise ReadError(f"next is about measured speeds: --goal {', '.join(GOALS)}", kind="usage")
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
+    question = _question(own, goal, given, at_least, at_most, free, 1, load)
+    _print(next_json(next_measurement(question), solve(question)), as_json, show_next)
+    return 0
+
+
+@app.command("laws")
+def laws_command(
+    site: SiteArg = None, config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None,
+    sets: SetOpt = None, facts: FactOpt = None, host: HostOpt = None, service: ServiceOpt = None,
+    points: PointsOpt = None,
+    metric: Annotated[str | None, typer.Option("--metric", help="prefill or decode only.")] = None,
+    prompt_tokens: PromptOpt = None, streams: StreamsOpt = None, corpus: CorpusOpt = None,
+    extrapolate: BeyondOpt = False,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw them: a .png or .svg file.")] = None,
+    as_json: JsonOpt = False,
+) -> int:
+    """What measured speeds tell: each law's form, weight, error, range, points and contradictions."""
+    from optimizer.laws import laws, laws_json
+    from optimizer.render import show_laws
+
+    if metric not in (None, "prefill", "decode"):
+        raise ReadError(f"--metric {metric}: prefill or decode", kind="usage")
+    load = _workload(prompt_tokens, 512, streams, corpus, 0.5, extrapolate, None)
+    alone = site is None and not config and ledger is None
+    own = None if alone else _site(site, config, ledger, engine, sets, facts, None, host, service, None, points)
+    document = laws_json(laws(own, _points(points), workload=load, metric=metric))  # type: ignore[arg-type]
+    if plot is not None:
+        from optimizer.plot import save_laws
+
+        document["pictures"] = [str(path) for path in save_laws(document, plot)]
+    _print(document, as_json, show_laws)
     return 0
 
 
@@ -227,7 +335,7 @@ def init_command(
     folder: Annotated[Path, typer.Argument(help="The site folder to make.")],
     config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None,
     facts: FactOpt = None, sessions: SessionsOpt = None, host: HostOpt = None, service: ServiceOpt = None,
-    limits: LimitOpt = None,
+    limits: LimitOpt = None, points: PointsOpt = None,
     copy: Annotated[bool, typer.Option("--copy", help="Copy the files into the folder, secrets taken out.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write an existing site.toml anew.")] = False,
     as_json: JsonOpt = False,
@@ -236,7 +344,7 @@ def init_command(
     from measurements.init import write_site
     from optimizer.render import show_init
 
-    sources = _sources(None, config, ledger, engine, sets, facts, sessions, host, service, limits)
+    sources = _sources(None, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
     own = load(sources)
     if facts and ledger is None:  # figures given by hand hold for the settings of now
         boot = {name: own.model.knobs[name].write(value) for name, value in own.filed.items()

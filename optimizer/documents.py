@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from optimizer.check import (
     SCHEMA_VERSION,
@@ -14,6 +15,10 @@ from optimizer.check import (
     shape_json,
 )
 from optimizer.solve import Answer, Conflict, Ranked, current, what_binds
+
+if TYPE_CHECKING:
+    from measurements.laws.law import Prediction
+    from optimizer.rivals import Choice
 
 
 def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
@@ -27,19 +32,79 @@ def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
             name: [None if old is None else model.knobs[name].show(old), model.knobs[name].show(new)]
             for name, (old, new) in ranked.changes.items()
         },
-        "objective": {
-            "value": ranked.value,
-            "low": None if ranked.value is None else ranked.objective.low,
-            "high": None if ranked.value is None else ranked.objective.high,
-            "unit": answer.question.goal.unit,
-            "change": ranked.gain,
-        },
+        "objective": objective_json(answer, ranked),
         "binding": list(what_binds(answer, ranked)),
         "verdict": ranked.checked.verdict.word,
         "outcome": ranked.checked.outcome.word,
         "quantities": {name: quantity_json(q) for name, q in result.quantities.items()},
         "constraints": [constraint_json(c) for c in result.constraints],
         "notes": list(ranked.notes),
+    }
+
+
+def objective_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
+    """What the shape reaches: for memory a figure with its interval, for speed the law at the confidence asked for,
+    with the median and interval of one new measurement beside it.
+    """
+    goal, known = answer.question.goal, ranked.value is not None
+    found: dict[str, Any] = {
+        "value": _unscaled(ranked.value, goal.scale),
+        "low": _unscaled(ranked.objective.low, goal.scale) if known else None,
+        "high": _unscaled(ranked.objective.high, goal.scale) if known else None,
+        "unit": goal.unit,
+        "change": _unscaled(ranked.gain, goal.scale),
+    }
+    if answer.question.speed is not None:
+        found["prediction"] = prediction_json(ranked.prediction)
+    return found
+
+
+def prediction_json(found: Prediction | None) -> dict[str, Any] | None:
+    """One new measurement as predicted, in the goal's unit."""
+    if found is None:
+        return None
+    return {"median": found.median, "low": found.low, "high": found.high, "level": found.level}
+
+
+def _unscaled(value: int | None, scale: int) -> int | float | None:
+    return value if value is None or scale == 1 else value / scale
+
+
+def speed_json(answer: Answer) -> dict[str, Any] | None:
+    """The laws behind a goal on speed: which, how settled, what each rival would choose; None for other goals."""
+    from optimizer.laws import workload_json
+    from optimizer.rivals import rivals_of
+
+    speed = answer.question.speed
+    if speed is None:
+        return None
+    model = answer.question.site.model
+    rivals = rivals_of(answer)
+
+    def choice(item: Choice) -> dict[str, Any]:
+        return {"changes": {name: [None if old is None else model.knobs[name].show(old), model.knobs[name].show(new)]
+                            for name, (old, new) in item.changes.items()}, "rates": item.rates}
+
+    return {
+        "workload": dict(workload_json(speed.workload, speed.used)),
+        "how": speed.how or None,
+        "laws": [
+            {"name": used.law.name, "metric": used.metric, "verdict": used.law.verdict, "points": len(used.law.points),
+             "settings": used.law.arms, "sources": list(dict.fromkeys(point.source for point in used.law.points)),
+             "noise": used.law.fit.noise.value,
+             "weights": {rival.name: rival.weight for rival in used.law.fit.rivals if rival.weight >= 0.0005},
+             "contradictions": [item.text for item in used.law.contradictions],
+             "not_separated": list(used.law.not_separated), "labels": list(used.law.labels)}
+            for used in speed.used
+        ],
+        "extrapolated": list(speed.extrapolated),
+        "rivals": None if rivals is None else {
+            "agree": rivals.agree,
+            "choices": [{"law": item.why, "weight": rivals.weights[item.why], **choice(item)}
+                        for item in rivals.choices],
+            "rank_1": choice(rivals.first),
+            "good_under_all": {**choice(rivals.robust), "loses_at_most": rivals.worst},
+        },
     }
 
 
@@ -58,7 +123,9 @@ def solve_json(answer: Answer) -> dict[str, Any]:
         "engine": engine_json(question.site),
         "goal": question.goal.name,
         "given": {name: model.knobs[name].show(value) for name, value in question.given.items()},
-        "bounds": [bound.label for bound in question.bounds],
+        "bounds": [bound.label for bound in question.bounds if not bound.why],
+        "within": [{"name": bound.name, "sense": bound.sense, "value": bound.value, "text": bound.text,
+                    "why": bound.why} for bound in question.bounds if bound.why],
         "status": answer.status,
         "current": None if now is None else check_json(now),
         "shapes": [ranked_json(answer, ranked) for ranked in answer.shapes],
@@ -66,15 +133,35 @@ def solve_json(answer: Answer) -> dict[str, Any]:
         "held": list(question.held),
         "warnings": _warnings(answer, now),
     }
+    if question.order:
+        document["order"] = list(question.order)
+    if question.speed is not None:
+        document["speed"] = speed_json(answer)
     if answer.status == "infeasible":
         document["conflict"] = [conflict_json(c) for c in answer.conflict]
     return document
 
 
 def _warnings(answer: Answer, now: Check | None) -> list[str]:
-    found = list(answer.warnings)
+    found = list(answer.warnings) + list(_of_the_law(answer))
     if answer.shapes:
         found += answer.shapes[0].checked.warnings
     elif now is not None:
         found += now.warnings
     return list(dict.fromkeys(found))
+
+
+def _of_the_law(answer: Answer) -> Iterator[str]:
+    """What anyone who trusts a predicted speed must know of its law."""
+    speed = answer.question.speed
+    if speed is None:
+        return
+    for text in speed.extrapolated:
+        yield f"extrapolated: {text}"
+    for used in speed.used:
+        law = used.law
+        if not law.varying:
+            yield f"{law.name}: all points are at one setting, so nothing here tells what a change would do"
+        yield from (f"measurements contradict each other: {item.text}" for item in law.contradictions)
+        yield from law.not_separated
+        yield from (f"{used.metric} points: {text}" for text in law.labels)

@@ -139,7 +139,7 @@ def law_json(shown: Shown) -> dict[str, Any]:
         "settings": law.arms,
         "sources": list(dict.fromkeys(point.source for point in law.points)),
         "ranges": [_range_json(law, axis.name) for axis in law.varying],
-        "held": {name: value for name, value in law.held.items()},
+        "held": dict(law.held),
         "noise": {"value": fit.noise.value, "how": fit.noise.how},
         "verdict": law.verdict,
         "decided": None if best is None else best.name,

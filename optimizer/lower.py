@@ -398,7 +398,22 @@ class Lowering(Algebra[Pair, Holds]):
             return Pair(self._on(curve, axis.low), self._on(curve, axis.high))
         if all(step <= 0 for step in steps):
             return Pair(self._on(curve, axis.high), self._on(curve, axis.low))
-        raise CannotLower(f"{curve.of}: a curve that rises and falls, along an axis that is not known exactly")
+        ends = [self._on(curve, axis.low), self._on(curve, axis.high)]
+        return Pair(self._turns(curve, axis, ends, least=True), self._turns(curve, axis, ends, least=False))
+
+    def _turns(self, curve: Curve, axis: Pair, ends: Sequence[Side], *, least: bool) -> Side:
+        """The least (or greatest) value of a curve over all that the axis may be: at its ends, or where it turns."""
+        rank, pick = (1, min) if least else (-1, max)
+        reach = curve.over(max(axis.low.low, curve.xs[0]), min(axis.high.high, curve.xs[-1]))
+        nothing = _number(reach.high if least else reach.low)
+        found = [*ends]
+        for before, place, after in zip(curve.ys, range(1, len(curve.xs)), curve.ys[2:], strict=False):
+            x, y = curve.xs[place], curve.ys[place]
+            # of a flat part the first point will do: what begins beyond it begins on the flat part
+            if rank * before > rank * y <= rank * after:
+                inside = self._all([self._compare(axis.low, _number(x)), self._compare(_number(x), axis.high)])
+                found.append(self._choose(inside, _number(y), nothing))
+        return self._extreme(found, least=pick is min)
 
     def _on(self, curve: Curve, side: Side) -> Side:
         """The curve's value, one literal a segment; where there is no curve there is no shape."""

@@ -46,7 +46,7 @@ def amount(value: int | float | None, unit: str, *, whole: bool = True) -> str:
     if value is None:
         return "?"
     if unit != "B":
-        return f"{value:,} {unit}".rstrip()
+        return f"{figure(value) if isinstance(value, float) else f'{value:,}'} {unit}".rstrip()
     sign, size = ("-" if value < 0 else ""), abs(int(value))
     if whole and size and size % MIB == 0:
         return f"{sign}{size // MIB:,} MiB"
@@ -56,10 +56,19 @@ def amount(value: int | float | None, unit: str, *, whole: bool = True) -> str:
     return f"{sign}{size} B"
 
 
-def span(low: int, high: int, unit: str) -> str:
+def figure(value: float) -> str:
+    """A measured or predicted figure: whole from 1,000 on, else to three or four digits."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def span(low: float, high: float, unit: str) -> str:
     """An interval for people, in a unit fine enough to tell its ends apart."""
     if low == high:
         return amount(low, unit)
+    if isinstance(low, float) or isinstance(high, float):
+        return f"{figure(low)} to {figure(high)} {unit}".rstrip()
     if unit != "B":
         return f"{low:,} to {high:,} {unit}"
     for name, step in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
@@ -153,6 +162,8 @@ def _changes(changes: Mapping[str, Sequence[Any]]) -> str:
 
 def _objective(objective: Mapping[str, Any]) -> str:
     unit = objective["unit"]
+    if "prediction" in objective:
+        return _predicted(objective)
     if objective["value"] is None:
         change = objective["change"]
         return "not known" if change is None else _better(change, unit)
@@ -164,7 +175,19 @@ def _objective(objective: Mapping[str, Any]) -> str:
     return text
 
 
-def _better(change: int, unit: str) -> str:
+def _predicted(objective: Mapping[str, Any]) -> str:
+    """Median and interval of one new measurement, and what the shape gains."""
+    found, unit = objective["prediction"], objective["unit"]
+    if found is None:
+        return "not known: outside the data"
+    text = (f"{figure(found['median'])} {unit}\n({found['level']:.0%}: "
+            f"{figure(found['low'])} to {figure(found['high'])})")
+    if objective["change"]:
+        text += "\n" + _better(objective["change"], unit)
+    return text
+
+
+def _better(change: float, unit: str) -> str:
     if change == 0:
         return "as it is"
     return f"{'better' if change > 0 else 'worse'} by {amount(abs(change), unit)}"
@@ -174,9 +197,13 @@ def show_solve(document: dict[str, Any]) -> None:
     """``solve`` as tables: the ranks, then the first one in full."""
     console = _console()
     wanted = [f"{name}={_knob(value)}" for name, value in document["given"].items()] + document["bounds"]
-    asked = f"best shapes for [bold]{document['goal']}[/]" + (f", given {_safe(', '.join(wanted))}" if wanted else "")
+    goal = " then ".join(document["order"]) if "order" in document else document["goal"]
+    asked = f"best shapes for [bold]{goal}[/]" + (f", given {_safe(', '.join(wanted))}" if wanted else "")
     _heading(console, document, asked)
     console.print(f"moving: {', '.join(document['free']) or 'nothing'}")
+    for why in dict.fromkeys(item["why"] for item in document["within"]):
+        held = [f"{item['sense']} {item['name']}={item['text']}" for item in document["within"] if item["why"] == why]
+        console.print(f"within: {_safe(', '.join(held))} ({_safe(why)})")
     if document["status"] == "infeasible":
         console.print("\n[red]No shape does this.[/] These cannot hold together; give one of them up:")
         for item in document["conflict"]:
@@ -191,12 +218,156 @@ def show_solve(document: dict[str, Any]) -> None:
                       _safe("\n".join(shape["binding"])), _MARK[shape["verdict"]])
     console.print(table)
     best = document["shapes"][0]
+    if document.get("speed"):
+        _speed(console, document["speed"])
     console.print("\n[bold]Rank 1: the ledger to expect[/] (sizes a card; host RAM in all)")
     console.print(_ledger_table(best["quantities"]))
     console.print()
     console.print(_constraint_table(best["constraints"]))
     _list(console, "Before you take it", best["notes"])
     _list(console, "To know", [text for text in document["warnings"] if text not in best["notes"]])
+
+
+def _weights(weights: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {_share(weight)}" for name, weight in weights.items() if weight >= 0.005)
+
+
+def _share(weight: float) -> str:
+    return "> 99 %" if 0.995 < weight < 1 else f"{weight:.0%}".replace("%", " %")
+
+
+def _rate(rate: float) -> str:
+    return f"{figure(rate)} t/s"
+
+
+def _speed(console: Any, speed: Mapping[str, Any]) -> None:
+    load = speed["workload"]
+    words = [f"a prompt of {load['prompt_tokens']:,} tokens" if load["prompt_tokens"] else "prompt not stated",
+             f"streams: {load['streams']}",
+             f"the speed that one measurement reaches with a probability of {load['confidence']:.0%}"]
+    if speed["how"]:
+        words.insert(0, speed["how"])
+    console.print(f"\n[bold]The speed[/]: {_safe('; '.join(words))}")
+    for law in speed["laws"]:
+        console.print(f"  law: {_safe(law['name'])}; {law['points']} points at {law['settings']} settings, from "
+                      f"{_safe(', '.join(law['sources']))}")
+        console.print(f"  {_safe(law['verdict'])} ({_safe(_weights(law['weights']))}); noise {law['noise']:.1%}")
+    for text in speed["extrapolated"]:
+        console.print(f"  [yellow]extrapolated:[/] {_safe(text)}")
+    rivals = speed["rivals"]
+    if rivals is None:
+        return
+    names = [item["law"] for item in rivals["choices"]]
+    table = _table("if this law is true", "its choice", *((f"{name} expects", "right") for name in names))
+    for item in rivals["choices"]:
+        table.add_row(f"{_safe(item['law'])} ({_share(item['weight'])})", _safe(_changes(item["changes"])),
+                      *(_rate(item["rates"][name]) for name in names))
+    for title, key in (("rank 1", "rank_1"), ("loses least under any", "good_under_all")):
+        item = rivals[key]
+        table.add_row(f"[bold]{title}[/]", _safe(_changes(item["changes"])),
+                      *(_rate(item["rates"][name]) for name in names))
+    console.print(table)
+    loses = rivals["good_under_all"]["loses_at_most"]
+    console.print("  rank 1 is as good as any under every law" if rivals["agree"] else
+                  f"  the laws disagree about the best shape; the last row loses {loses:.1%} at most under any of them")
+
+
+def show_laws(document: dict[str, Any]) -> None:
+    """``laws``: each law with its forms and, of few, a plot; then an overview."""
+    console = _console()
+    console.print(f"[bold]{document['points']} points[/] in {_safe(', '.join(document['files']))}")
+    plots = len(document["laws"]) <= 3
+    for law in document["laws"]:
+        _law(console, law, plot=plots)
+    if len(document["laws"]) > 1:
+        console.print("\n[bold]How far each law is off where a setting was left out[/]")
+        table = _table("law", ("points", "right"), ("settings", "right"), ("typical", "right"), ("worst", "right"),
+                       "verdict")
+        for law in document["laws"]:
+            table.add_row(_safe(law["name"]), str(law["points"]), str(law["settings"]),
+                          f"{law['left_out']['median']:.1%}", f"{law['left_out']['worst']:.1%}", _safe(law["verdict"]))
+        console.print(table)
+    _list(console, "No law yet", [f"{item['name']}: {item['why']}" for item in document["unfitted"]])
+    _list(console, "Not this site's", [f"{item['name']}: {item['why']}" for item in document["elsewhere"]])
+    _list(console, "Refused", [f"{item['file']}:{item['line']}: {item['reason']}" for item in document["refused"]])
+    for path in document.get("pictures", ()):
+        console.print(f"drawn: {_safe(path)}")
+
+
+def _law(console: Any, law: Mapping[str, Any], *, plot: bool) -> None:
+    console.print(f"\n[bold]{_safe(law['name'])}[/]: {_safe(law['verdict'])}")
+    ranges = "; ".join(f"{item['axis']} {item['low']} to {item['high']} {item['unit']}".rstrip()
+                       for item in law["ranges"])
+    console.print(f"{law['points']} points at {law['settings']} settings from {_safe(', '.join(law['sources']))}; "
+                  f"measured over {_safe(ranges)}; noise {law['noise']['value']:.1%} ({law['noise']['how']})")
+    for axis, shares in law["shares"].items():
+        console.print(f"{axis}: {_safe(_weights(shares))}")
+    table = _table("form", ("weight", "right"), ("left out", "right"), ("first to last", "right"), ("knee", "right"))
+    for form in law["forms"]:
+        ends = "" if form["from"] is None else f"{figure(form['from'])} -> {figure(form['to'])} t/s"
+        error = "" if form["left_out_error"] is None else f"{form['left_out_error']:.1%} off"
+        knees = ", ".join(figure(term["knee"]) for term in form["terms"] if term["knee"] is not None)
+        table.add_row(_safe(form["name"]), _share(form["weight"]), error, ends, knees)
+    console.print(table)
+    if law["prediction"]:
+        found = law["prediction"]
+        label = " (extrapolated)" if found["extrapolated"] else ""
+        console.print(f"this site's shape: {_rate(found['median'])}{label}, {found['level']:.0%} of new measurements "
+                      f"from {figure(found['low'])} to {figure(found['high'])}")
+    elif law["beyond"]:
+        console.print(f"this site's shape lies outside: {_safe('; '.join(law['beyond']))}")
+    if plot and law["curve"] is not None:
+        console.print()
+        console.print(_plot(console, law), highlight=False, markup=False, no_wrap=True, overflow="ignore", crop=False)
+    _list(console, "Contradict each other", law["contradictions"])
+    _list(console, "Not separated", law["not_separated"])
+    _list(console, "To know", [*law["labels"], *(f"{item['file']}:{item['line']} does not count: {item['why']}"
+                                                 for item in law["not_used"])])
+
+
+def _plot(console: Any, law: Mapping[str, Any]) -> Any:
+    from rich.text import Text
+
+    from optimizer.plot import terminal_plot
+
+    colour = bool(console.is_terminal) and console.color_system is not None
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    text = terminal_plot(law, width=min(console.width, 100), height=20, colour=colour,
+                         ascii_only="utf" not in encoding)
+    return Text.from_ansi(text) if colour else Text(text)
+
+
+def show_next(document: dict[str, Any]) -> None:
+    """``next``: the measurement, what the rivals expect, and what each outcome would mean."""
+    console = _console()
+    law = document["law"]
+    _heading(console, document, f"which measurement settles most for [bold]{document['goal']}[/]")
+    console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])} ({_safe(_weights(law['weights']))})")
+    if document["recommended"] is not None:
+        console.print(f"recommended now: {_safe(_changes(document['recommended']).replace(chr(10), ', '))}")
+    found = document["measure"]
+    if found is None:
+        console.print(f"\n{_safe(document['why'])}")
+    else:
+        load = document["workload"]
+        prompt = f", a prompt of {load['prompt_tokens']:,} tokens" if load["prompt_tokens"] else ""
+        console.print(f"\n[bold]Measure[/]: {_safe(_changes(found['changes']).replace(chr(10), ', '))}{prompt}, cold")
+        expected = ", ".join(f"{name} {_rate(rate)}" for name, rate in found["expected"].items())
+        console.print(f"expected: {_safe(expected)}; noise {found['noise']:.1%}")
+        console.print(f"it tells {found['tells']:.2f} of the {found['most']:.2f} nats that are open")
+        if document["why"]:
+            console.print(_safe(document["why"]))
+        table = _table(("if it says", "right"), "as expected by", "then", "recommended then", ("expecting", "right"))
+        for item in document["outcomes"]:
+            settled = f"decided: {item['decided']}" if item["decided"] else "still open"
+            best = item["recommended"]
+            then = "" if best is None else _changes(best)
+            says = "" if item["prediction"] is None else figure(item["prediction"]["median"])
+            table.add_row(f"about {_rate(item['rate'])}", _safe(", ".join(item["expected_by"])),
+                          _safe(f"{settled}\n{_weights(item['weights'])}"), _safe(then), says)
+        console.print(table)
+        _list(console, "Before you take it", found["notes"])
+    _list(console, "Not separated", law["not_separated"])
 
 
 def show_free(document: dict[str, Any]) -> None:

@@ -167,13 +167,15 @@ def matches(site: Site, law: Law, workload: Workload, *,
             tied: bool = False) -> tuple[Used, tuple[str, ...], tuple[str, ...]]:
     """The law as this site would use it, why it is never this site's, and what only ``--extrapolate`` admits."""
     never, beyond = _objections(site, law, workload)
-    return replace(_used(law, workload, tied), beyond=beyond), tuple(never), beyond
+    return replace(_used(site, law, workload, tied), beyond=beyond), tuple(never), beyond
 
 
-def _used(law: Law, workload: Workload, tied: bool) -> Used:
+def _used(site: Site, law: Law, workload: Workload, tied: bool) -> Used:
     prompt = law.usual_prompt if workload.prompt_tokens is None else workload.prompt_tokens
     streams = workload.streams
-    tied = tied and streams is None and any(axis.name == "streams" for axis in law.varying)
+    if tied and not any(axis.name == "streams" for axis in law.varying):
+        slots = law.spec.slots  # all slots busy, which the law may not know
+        streams, tied = site.knobs.get(slots, Reader(site.model, site.given, site.knobs).knobs[slots].middle), False
     if streams is None and not tied:
         ends = law.range_of("streams") if "streams" in law.values else None
         streams = 1 if ends is None or ends[0] <= 1 <= ends[1] else law.usual_streams

@@ -369,7 +369,7 @@ class Law:
             places = [_extent(point) for point in self.points]
         else:
             moving, name = frozenset((axis.name,)), axis.name
-            places = [None if value is None else int(round(value)) for value in self.values[axis.name]]
+            places = [None if value is None else round(value) for value in self.values[axis.name]]
         rest = [tuple(self.values[other.name][i] for other in self.varying if other.name not in moving)
                 for i in range(len(self.points))]
         usual = Counter(rest).most_common(1)[0][0]
@@ -386,7 +386,8 @@ class Law:
         return Line(name, axis.unit, tuple(xs), tuple(at), others,
                     tuple((i, float(place)) for i in shown if (place := places[i]) is not None), axis.choices)
 
-    def along(self, at: Sequence[Mapping[str, float]], level: float = 0.9) -> tuple[list[list[float]], list[list[float]]]:
+    def along(self, at: Sequence[Mapping[str, float]],
+              level: float = 0.9) -> tuple[list[list[float]], list[list[float]]]:
         """Rates at each of ``at``: low, median and high of one new measurement, and each counted rival's median."""
         import numpy as np
 
