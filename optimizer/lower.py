@@ -403,7 +403,7 @@ class Lowering(Algebra[Pair, Holds]):
 
     def _turns(self, curve: Curve, axis: Pair, ends: Sequence[Side], *, least: bool) -> Side:
         """The least (or greatest) value of a curve over all that the axis may be: at its ends, or where it turns."""
-        rank, pick = (1, min) if least else (-1, max)
+        rank = 1 if least else -1
         reach = curve.over(max(axis.low.low, curve.xs[0]), min(axis.high.high, curve.xs[-1]))
         nothing = _number(reach.high if least else reach.low)
         found = [*ends]
@@ -413,7 +413,7 @@ class Lowering(Algebra[Pair, Holds]):
             if rank * before > rank * y <= rank * after:
                 inside = self._all([self._compare(axis.low, _number(x)), self._compare(_number(x), axis.high)])
                 found.append(self._choose(inside, _number(y), nothing))
-        return self._extreme(found, least=pick is min)
+        return self._extreme(found, least=least)
 
     def _on(self, curve: Curve, side: Side) -> Side:
         """The curve's value, one literal a segment; where there is no curve there is no shape."""
