@@ -150,7 +150,9 @@ def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Axis
     reasons: list[str] = []
     for law in laws_of(own):
         used, never, beyond = matches(site, law, workload, tied=tied)
-        beyond = (*beyond, *law.outside({**used.at, **_fixed_at(used, fixed)}, prompt=workload.prompt_tokens))
+        at = {name: value for name, value in {**used.at, **_fixed_at(used, fixed)}.items()
+              if name != "streams" or not never}
+        beyond = (*beyond, *law.outside(at, prompt=workload.prompt_tokens))
         used = replace(used, beyond=beyond)
         if not never and (not beyond or workload.extrapolate):
             found.append((len(beyond), -law.arms, used))
@@ -167,7 +169,12 @@ def matches(site: Site, law: Law, workload: Workload, *,
             tied: bool = False) -> tuple[Used, tuple[str, ...], tuple[str, ...]]:
     """The law as this site would use it, why it is never this site's, and what only ``--extrapolate`` admits."""
     never, beyond = _objections(site, law, workload)
-    return replace(_used(site, law, workload, tied), beyond=beyond), tuple(never), beyond
+    used = _used(site, law, workload, tied)
+    known = law.held.get("streams")
+    if known is not None and used.streams is not None and used.streams != known:
+        # streams share one step: that more of them cost nothing is known to be false
+        never.append(f"{used.streams} streams: measured with {known:g} alone")
+    return replace(used, beyond=beyond), tuple(never), beyond
 
 
 def _used(site: Site, law: Law, workload: Workload, tied: bool) -> Used:

@@ -261,26 +261,30 @@ class Law:
     def outside(self, at: Mapping[str, float], *, prompt: int | None = None) -> tuple[str, ...]:
         """What of ``at`` lies outside the data, in words; empty when nothing does.
 
-        ``prompt`` is judged against the prompts measured, as a whole.
+        ``prompt`` is judged against the prompts measured, as a whole. Along an axis that no point varies nothing tells
+        its effect; whoever extrapolates there takes it as none, and the words say so.
         """
         found = []
+        varied = {axis.name for axis in self.varying}
+        none = " alone, so its effect is not known and taken as none"
         ends = [extent for point in self.points if (extent := _extent(point)) is not None]
         if prompt is not None and ends:
             low = min(min(ends), min(point.tokens_in or extent for point, extent in
                                      zip(self.points, ends, strict=False)))
             if not low * (1 - NEAR) <= prompt <= max(ends) * (1 + NEAR):
                 found.append(f"{'a prompt' if self.metric == 'prefill' else 'a context'} of {prompt:,} tokens: "
-                             f"measured {_ends(low, max(ends))}")
+                             f"measured {_ends(low, max(ends))}{'' if varied & {'depth', 'request'} else none}")
         for axis in self.spec.axes:
             value, ends_of = at.get(axis.name), self.range_of(axis.name)
             if value is None or ends_of is None or axis.name in ("depth", "request"):
                 continue
+            alone = "" if axis.name in varied else none
             if axis.choices:
                 if value not in self.values[axis.name]:
                     seen = sorted({self.show(axis, v) for v in self.values[axis.name] if v is not None})
-                    found.append(f"{axis.name} {self.show(axis, value)}: measured {', '.join(seen)}")
+                    found.append(f"{axis.name} {self.show(axis, value)}: measured {', '.join(seen)}{alone}")
             elif not ends_of[0] <= value <= ends_of[1]:
-                found.append(f"{axis.name} {value:,.0f}: measured {_ends(*ends_of)} {axis.unit}")
+                found.append(f"{axis.name} {value:,.0f}: measured {_ends(*ends_of)} {axis.unit}{alone}")
         return tuple(found)
 
     def grid(self, at: Mapping[str, float], axis: str | None = None,
