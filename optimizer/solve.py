@@ -53,7 +53,7 @@ class Bound:
     @property
     def label(self) -> str:
         """How conflicts and binding lists name it."""
-        return f"{self.sense} {self.name}={self.text}" + (f" ({self.why})" if self.why else "")
+        return f"{self.sense} {self.name}={self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +212,12 @@ def _with_speed(question: Question, name: str, workload: Workload, asked_for: Co
     bounds = list(question.bounds)
     for knob, value, why in needs_of(speed):
         bounds.append(Bound(knob, "at least", value, f"{value:,}", why, "ask for a smaller workload"))
-    for ends in ends_of(speed, site, question.free):
+    for ends in ends_of(speed, site, question.free, reader):
         measure = "measure beyond, or ask with --extrapolate"
         sides: tuple[tuple[Literal["at least", "at most"], int], ...] = (("at least", ends.low), ("at most", ends.high))
         for sense, value in sides:
             unit = f" {ends.unit}" if ends.unit else ""
-            bounds.append(Bound(ends.axis, sense, value, f"{value:,}{unit}", "the measured speeds reach no further",
-                                measure, ends.expr))
+            bounds.append(Bound(ends.axis, sense, value, f"{value:,}{unit}", ends.why, measure, ends.expr))
     target = Encoder(speed, site, question.base, question.free, reader).goal()
     return replace(question, goal=replace(target, moves=question.goal.moves), bounds=tuple(bounds), speed=speed)
 
@@ -243,7 +242,8 @@ def ask_in_order(
     asked = [ask(site, word, given=given, at_least=at_least, at_most=at_most, free=list(dict.fromkeys(opened)),
                  top=top if word == words[-1] else 1, workload=workload) for word in words]
     # where the laws of one goal end, all of them do
-    kept = list({bound.label: bound for question in asked for bound in question.bounds if bound.why}.values())
+    kept = list({(bound.label, bound.why): bound for question in asked for bound in question.bounds
+                 if bound.why}.values())
     for place, (word, question) in enumerate(zip(words, asked, strict=True)):
         own = [bound for bound in question.bounds if not bound.why]
         question = replace(question, bounds=(*own, *kept), order=tuple(words))

@@ -17,7 +17,8 @@ from models.declare import Goal
 from models.evaluate import Reader
 from models.expr import Curve, Expr, Knob, Missing, knobs_in, lift, minimum, select, total
 from models.interval import Interval
-from models.laws import Axis, Metric
+from models.laws import Axis, LawSpec, Metric
+from models.versions import parse_version
 from optimizer.box import reach
 from optimizer.check import MissingFacts
 
@@ -69,23 +70,30 @@ class Workload:
 
 @dataclass(frozen=True, eq=False)
 class Used:
-    """A law as one question uses it.
+    """A law as one question uses it. ``spec`` is what the site's own model declares of the metric.
 
     ``at`` are the workload's values on the law's axes. ``tied`` says that as many streams run as there are slots.
     ``beyond`` is what lies outside the law's data or is of another version, in words: then answers are extrapolated.
     """
 
     law: Law
-    metric: Metric
+    spec: LawSpec
     at: dict[str, float]
     prompt: int | None
     streams: int | None
     tied: bool
     beyond: tuple[str, ...]
 
+    @property
+    def metric(self) -> Metric:
+        """What is measured."""
+        return self.law.metric
+
     def axis_expr(self, axis: Axis) -> Expr | None:
-        """The axis's value for a shape; None for what the workload sets."""
-        return Knob(self.law.spec.slots) if axis.name == "streams" and self.tied else axis.expr
+        """The axis's value for a shape of this site; None for what the workload sets."""
+        if axis.name == "streams" and self.tied:
+            return Knob(self.spec.slots)
+        return self.spec.axis(axis.name).expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,7 @@ class Ends:
     low: int
     high: int
     unit: str
+    why: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,33 +144,35 @@ def read_site_points(site: Site) -> PointsReading:
     return read_points(site.sources.points)
 
 
-def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Axis], float | None], *,
+def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Expr], float | None], *,
            tied: bool = False, points: PointsReading | None = None) -> Used:
     """The law of ``metric`` that holds for this site and workload: of its engine, version, model and settings.
 
-    ``fixed`` gives a shape axis's value where nothing that moves changes it. Of several, the one with the most
-    settings counts. Raises MissingFacts, with what each law at hand lacks, when none holds.
+    ``fixed`` gives a shape axis's value where nothing that moves changes it. Of several, the one that is least outside
+    counts, then the one of the nearest version, then the one with the most settings. Raises MissingFacts, with what the
+    laws at hand lack, when none holds.
     """
-    from measurements.laws.studies import laws_of
+    from measurements.laws.studies import laws_of, model_word
 
     reading = points or read_site_points(site)
     own = [point for point in reading.points if point.engine == site.model.name and point.metric == metric]
-    found: list[tuple[int, int, Used]] = []
-    reasons: list[str] = []
+    found: list[tuple[tuple[object, ...], Used]] = []
+    reasons: list[tuple[int, str]] = []
     for law in laws_of(own):
         used, never, beyond = matches(site, law, workload, tied=tied)
         at = {name: value for name, value in {**used.at, **_fixed_at(used, fixed)}.items()
               if name != "streams" or not never}
         beyond = (*beyond, *law.outside(at, prompt=workload.prompt_tokens))
-        used = replace(used, beyond=beyond)
         if not never and (not beyond or workload.extrapolate):
-            found.append((len(beyond), -law.arms, used))
-        reasons.append(f"{law.name}: {'; '.join((*never, *beyond))}")
+            found.append(((len(beyond), _away(law, site), -law.arms), replace(used, beyond=beyond)))
+        reasons.append((len(never) * 10 + len(beyond), f"{law.name}: {'; '.join((*never, *beyond))}"))
     if found:
-        return min(found, key=lambda item: item[:2])[2]
-    here = f"no measured {metric} of {site.engine} with {site.model_name or 'its model'} at these settings"
-    near = f"; at hand: {' | '.join(reasons[:4])}{' | ...' if len(reasons) > 4 else ''}" if reasons else ""
-    more = "; --extrapolate takes the nearest, labelled" if any(reasons) and not workload.extrapolate else ""
+        return min(found, key=lambda item: item[0])[1]
+    here = f"no measured {metric} of {site.engine} with {model_word(site.model_name) or 'its model'} at these settings"
+    nearest = [text for _, text in sorted(reasons, key=lambda item: item[0])]
+    near = f"; nearest: {' | '.join(nearest[:3])}" if nearest else ""
+    more = "; --extrapolate takes what is outside, labelled" if (
+        any(weight < 10 for weight, _ in reasons) and not workload.extrapolate) else ""
     raise MissingFacts([{"name": f"{metric} points", "unit": "t/s", "how": f"{here}{near}{more}"}])
 
 
@@ -187,13 +198,14 @@ def _used(site: Site, law: Law, workload: Workload, tied: bool) -> Used:
         ends = law.range_of("streams") if "streams" in law.values else None
         streams = 1 if ends is None or ends[0] <= 1 <= ends[1] else law.usual_streams
     at = law.workload(prompt, streams if "streams" in law.values else None)
-    return Used(law, law.metric, at, prompt, streams, tied, ())
+    return Used(law, site.model.laws[law.metric], at, prompt, streams, tied, ())
 
 
-def _fixed_at(used: Used, fixed: Callable[[Axis], float | None]) -> dict[str, float]:
+def _fixed_at(used: Used, fixed: Callable[[Expr], float | None]) -> dict[str, float]:
     found = {}
     for axis in used.law.spec.axes:
-        value = fixed(axis) if axis.expr is not None else None
+        expr = used.axis_expr(axis)
+        value = None if expr is None else fixed(expr)
         if value is not None:
             found[axis.name] = value
     return found
@@ -205,7 +217,7 @@ def _objections(site: Site, law: Law, workload: Workload) -> tuple[list[str], tu
 
     never, beyond = [], []
     own, known = model_word(site.model_name), site.model.container
-    if law.model not in (own, known) and not (own == known and known in law.model):
+    if law.model not in (own, known):
         never.append(f"another model than {own or 'the site names'}")
     for key in law.spec.keys:
         measured, here = law.conditions[key.knob], _site_condition(site, key.knob, key.presence)
@@ -236,13 +248,20 @@ def _site_condition(site: Site, knob: str, presence: bool) -> str:
 
 
 def _covers(law: Law, site: Site) -> bool:
-    from models.versions import parse_version
+    return bool(law.version) and not any(_away(law, site))
 
+
+def _away(law: Law, site: Site) -> tuple[int, ...]:
+    """How far the law's versions are from the site's, part by part; all 0 where they include it."""
     if not law.version:
-        return False
+        return (1 << 20,)
     low, _, high = law.version.partition("-")
     ends = parse_version(law.engine, low), parse_version(law.engine, high or low)
-    return ends[0] <= site.engine.version <= ends[1]
+    own = site.engine.version
+    if ends[0] <= own <= ends[1]:
+        return (0, 0, 0)
+    end = ends[0] if own < ends[0] else ends[1]
+    return tuple(abs(a - b) for a, b in zip(end, own, strict=True))
 
 
 def opens(site: Site, name: str, workload: Workload) -> tuple[str, ...]:
@@ -265,10 +284,10 @@ def put(site: Site, name: str, workload: Workload, reader: Reader, free: Iterabl
     """
     moving = set(free)
 
-    def fixed(axis: Axis) -> float | None:
-        if axis.expr is None or knobs_in(axis.expr) & moving:
+    def fixed(expr: Expr) -> float | None:
+        if knobs_in(expr) & moving:
             return None
-        value = reader.number(axis.expr)
+        value = reader.number(expr)
         return None if isinstance(value, Missing) else value.middle
 
     points = read_site_points(site)
@@ -289,16 +308,26 @@ def _how(name: str, workload: Workload, used: Sequence[Used]) -> str:
     return text + "".join(f", {metric} counted {weight} times" for metric, weight in odd.items())
 
 
-def ends_of(speed: Speed, site: Site, free: Mapping[str, tuple[int, int]]) -> list[Ends]:
-    """Where each axis that may move stays within the data; none of them when the answer may extrapolate."""
+def ends_of(speed: Speed, site: Site, free: Mapping[str, tuple[int, int]], reader: Reader) -> list[Ends]:
+    """Where each axis that may move stays within the data.
+
+    An axis that no point states stays where it is now, for nothing tells what another value does. When the answer may
+    extrapolate, the others are not bounded.
+    """
     found: list[Ends] = []
     for used in speed.used:
         for axis in used.law.spec.axes:
             expr, ends = used.axis_expr(axis), used.law.range_of(axis.name)
-            if expr is None or ends is None or not knobs_in(expr) & set(free) or speed.workload.extrapolate:
+            if expr is None or not knobs_in(expr) & set(free):
                 continue
-            low, high = -int(-ends[0] // 1), int(ends[1] // 1)
-            found.append(Ends(axis.name, expr, min(low, high), max(low, high), axis.unit))
+            if ends is None:
+                now = reader.number(expr)
+                if isinstance(now, Interval):
+                    found.append(Ends(axis.name, expr, now.low, now.high, axis.unit, "the points do not state it"))
+            elif not speed.workload.extrapolate:
+                low, high = -int(-ends[0] // 1), int(ends[1] // 1)
+                found.append(Ends(axis.name, expr, min(low, high), max(low, high), axis.unit,
+                                  "the measured speeds reach no further"))
     return found
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: How far beyond an end of the data, relative to it, a workload still counts as the one measured.
 NEAR: Final = 0.05
+#: How far a printed row counts beyond what it says, in MiB: less than operators call another setting.
+PRINTED: Final = 64
 #: Places between the ends of a law's data where its line is drawn.
 LINE: Final = 64
 #: Two measurements at one setting contradict each other when they differ by more than the noise does in 90 of 100.
@@ -127,9 +129,17 @@ class Law:
             () for _ in self.points]
 
     def range_of(self, axis: str) -> tuple[float, float] | None:
-        """The ends of the data on an axis; None where no point states it."""
+        """The ends of the data on an axis; None where no point states it.
+
+        What was read from a printed row reaches :data:`PRINTED` further: rows are printed to 0.01 GiB, and so is what
+        a shape's own row is computed from.
+        """
         known = [value for value in self.values[axis] if value is not None]
-        return (min(known), max(known)) if known else None
+        if not known:
+            return None
+        printed = any(name in point.knobs for name in self.spec.axis(axis).also for point in self.points)
+        reach = PRINTED if printed else 0
+        return min(known) - reach, max(known) + reach
 
     @property
     def why_not(self) -> str:
@@ -262,11 +272,11 @@ class Law:
         """What of ``at`` lies outside the data, in words; empty when nothing does.
 
         ``prompt`` is judged against the prompts measured, as a whole. Along an axis that no point varies nothing tells
-        its effect; whoever extrapolates there takes it as none, and the words say so.
+        its effect, and the words say so; whoever extrapolates there takes it as none.
         """
         found = []
         varied = {axis.name for axis in self.varying}
-        none = " alone, so its effect is not known and taken as none"
+        none = " alone, so what another would do is not known"
         ends = [extent for point in self.points if (extent := _extent(point)) is not None]
         if prompt is not None and ends:
             low = min(min(ends), min(point.tokens_in or extent for point, extent in
