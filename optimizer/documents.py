@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from models.evaluate import Reader
 from optimizer.check import (
     SCHEMA_VERSION,
     Check,
@@ -15,6 +16,7 @@ from optimizer.check import (
     shape_json,
 )
 from optimizer.solve import Answer, Conflict, Ranked, current, what_binds
+from optimizer.speed import Encoder
 
 if TYPE_CHECKING:
     from measurements.laws.law import Prediction
@@ -158,6 +160,11 @@ def _of_the_law(answer: Answer) -> Iterator[str]:
         return
     for text in speed.extrapolated:
         yield f"extrapolated: {text}"
+    question = answer.question
+    reader = Reader(question.site.model, question.site.given, question.base)
+    if not Encoder(speed, question.site, question.base, question.free, reader).moves:
+        yield ("the points vary nothing that these knobs change: every shape within the data gets the same figure "
+               "(next says what to measure)")
     for used in speed.used:
         law = used.law
         if not law.varying:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from models.declare import Goal
 from models.evaluate import Reader
-from models.expr import Expr, lift
+from models.expr import Expr, knobs_in, lift
 from models.interval import Interval
 from models.laws import Axis
 from optimizer.box import reach
@@ -32,6 +32,9 @@ PAIR: Final = frozenset(("vram_weights_mib", "vram_kv_mib"))
 PLACES: Final = 48
 #: A measurement that tells less, in nats, settles nothing.
 WORTH: Final = 0.05
+#: How far from its value now an axis is first measured, by the way it works: time may move either way only where a
+#: setting is usually halved or doubled.
+FIRST: Final = {"falls": (0.9, 1.1), "rises": (0.9, 1.1), "either": (0.5, 2.0)}
 #: What one solve may take.
 SECONDS: Final = 2.0
 #: Outcomes shown at most.
@@ -89,6 +92,11 @@ def next_measurement(question: Question) -> Next:
                 best = (nats, axis, x, found)
                 break
     if best is None:
+        first = _first(question, used)
+        if first is not None:
+            axis, shape, why = first
+            at = at_shape(used, Reader(question.site.model, question.site.given, shape.shape))
+            return Next(question, used, axis.name, at.get(axis.name), shape, 0.0, most, {}, (), why)
         why = ("nothing that fits and differs from the current shape in one knob moves what the law depends on; "
                "open a knob with --free, or measure another workload")
         return Next(question, used, "", None, None, 0.0, most, {}, (), why)
@@ -101,6 +109,42 @@ def next_measurement(question: Question) -> Next:
            if nats < WORTH else "")
     outcomes = tuple(_outcomes(question, used, at, expected))
     return Next(question, used, axis.name, x, shape, nats, most, expected, outcomes, why)
+
+
+def _first(question: Question, used: Used) -> tuple[Axis, Ranked, str] | None:
+    """A first setting that differs, along an axis that no point varies: the furthest that fits, to its better side
+    where there is room, within :data:`FIRST` of what it is now.
+    """
+    for axis in used.law.spec.axes:
+        expr = used.axis_expr(axis)
+        if expr is None or axis in used.law.varying or axis.choices or not knobs_in(expr) & question.free.keys():
+            continue
+        now = question.now.number(expr)
+        moving = [name for name in question.free if name in knobs_in(expr) or {name, *knobs_in(expr)} >= PAIR]
+        if not isinstance(now, Interval):
+            continue
+        reaches = FIRST[axis.way]
+        sides: tuple[Literal["max", "min"], ...] = ("min", "max") if axis.way != "falls" else ("max", "min")
+        own = [bound for bound in question.bounds if not bound.why]
+        own += [Bound(axis.name, "at least", int(now.low * reaches[0]), "", expr=expr),
+                Bound(axis.name, "at most", int(now.high * reaches[1]), "", expr=expr)]
+        for side in sides:
+            found = _furthest(question, expr, side, own, {name: question.free[name] for name in moving})
+            if found is not None:
+                return axis, found, (f"no point varies {axis.name}, and a law needs two settings: measure this one and "
+                                     "the one as it is")
+    return None
+
+
+def _furthest(question: Question, expr: Expr, side: Literal["max", "min"], bounds: Sequence[Bound],
+              free: dict[str, tuple[int, int]]) -> Ranked | None:
+    goal = Goal(question.goal.name, "", expr, side, "", moves=question.goal.moves)
+    try:
+        answer = solve(replace(question, goal=goal, bounds=tuple(bounds), free=free, top=1, speed=None),
+                       seconds=SECONDS)
+    except OutOfTime:
+        return None
+    return answer.shapes[0] if answer.shapes and answer.shapes[0].changes else None
 
 
 def _entropy(law: Law) -> float:

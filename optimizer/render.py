@@ -352,11 +352,12 @@ def show_next(document: dict[str, Any]) -> None:
         load = document["workload"]
         prompt = f", a prompt of {load['prompt_tokens']:,} tokens" if load["prompt_tokens"] else ""
         console.print(f"\n[bold]Measure[/]: {_safe(_changes(found['changes']).replace(chr(10), ', '))}{prompt}, cold")
-        expected = ", ".join(f"{name} {_rate(rate)}" for name, rate in found["expected"].items())
-        console.print(f"expected: {_safe(expected)}; noise {found['noise']:.1%}")
-        console.print(f"it tells {found['tells']:.2f} of the {found['most']:.2f} nats that are open")
         if document["why"]:
             console.print(_safe(document["why"]))
+        if found["expected"]:
+            expected = ", ".join(f"{name} {_rate(rate)}" for name, rate in found["expected"].items())
+            console.print(f"expected: {_safe(expected)}; noise {found['noise']:.1%}")
+            console.print(f"it tells {found['tells']:.2f} of the {found['most']:.2f} nats that are open")
         table = _table(("if it says", "right"), "as expected by", "then", "recommended then", ("expecting", "right"))
         for item in document["outcomes"]:
             settled = f"decided: {item['decided']}" if item["decided"] else "still open"
@@ -365,7 +366,8 @@ def show_next(document: dict[str, Any]) -> None:
             says = "" if item["prediction"] is None else figure(item["prediction"]["median"])
             table.add_row(f"about {_rate(item['rate'])}", _safe(", ".join(item["expected_by"])),
                           _safe(f"{settled}\n{_weights(item['weights'])}"), _safe(then), says)
-        console.print(table)
+        if document["outcomes"]:
+            console.print(table)
         _list(console, "Before you take it", found["notes"])
     _list(console, "Not separated", law["not_separated"])
 
