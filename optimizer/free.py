@@ -12,6 +12,7 @@ from models.interval import GIB
 from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, check_json, engine_json, quantity_json
 from optimizer.documents import conflict_json, ranked_json
 from optimizer.solve import ENOUGH_LEFT, Answer, Bound, OutOfTime, Question, ask, solve
+from optimizer.speed import GOALS
 
 #: A headroom that every release ships with; free does not go below it unasked.
 _DEFAULT_HEADROOM = 96
@@ -53,14 +54,18 @@ def free(site: Site) -> Free:
     quantities = current.evaluation.quantities
     name = "host_left" if site.model.name == "halogen" else "headroom"
     uses = []
-    for goal in site.model.goals.values():
+    goals = {goal.name: goal.meaning for goal in site.model.goals.values()}
+    if site.sources.points:  # speeds were measured, so the memory may go to them
+        goals |= {name: meaning for name, (meaning, metrics) in GOALS.items() if name != "balanced"
+                  and all(metric in site.model.laws for metric in metrics)}
+    for goal, meaning in goals.items():
         try:
-            answer: Answer | None = solve(_question(site, goal.name), seconds=SECONDS_EACH)
-            uses.append(Use(goal.name, goal.meaning, answer))
+            answer: Answer | None = solve(_question(site, goal), seconds=SECONDS_EACH)
+            uses.append(Use(goal, meaning, answer))
         except MissingFacts as error:
-            uses.append(Use(goal.name, goal.meaning, None, tuple(error.missing)))
+            uses.append(Use(goal, meaning, None, tuple(error.missing)))
         except OutOfTime:
-            uses.append(Use(goal.name, goal.meaning, None))
+            uses.append(Use(goal, meaning, None))
     return Free(site, current, quantities.get(name), tuple(uses))
 
 
@@ -95,7 +100,7 @@ def _kept(site: Site, goal: str, derived: bool) -> Iterator[Bound]:
             kept = ["experts"]
     elif goal in ("context", "sequences", "sessions"):
         kept = ["vram_weights"]
-    elif goal == "slab":
+    elif goal in ("slab", "prefill"):
         kept = ["vram_kv"]
     else:
         kept = ["vram_weights", "vram_kv"]
