@@ -99,6 +99,7 @@ class Lowering(Algebra[Pair, Holds]):
         self.variables: dict[str, Any] = {}
         self._sides: dict[str, Side] = {}
         self._follows: dict[str, Pair] = {}
+        self._stretches: dict[tuple[Side, tuple[int, ...]], dict[int, Any]] = {}
         self.zeroed: frozenset[str] = frozenset()
         #: Constraints that could not be posted, with the facts they lack.
         self.skipped: dict[str, frozenset[str]] = {}
@@ -425,24 +426,29 @@ class Lowering(Algebra[Pair, Holds]):
             self.cp.add(side.expr >= first)
         if side.high > last:
             self.cp.add(side.expr <= last)
-        low, high = max(side.low, first), min(side.high, last)
-        reach = curve.over(low, high)
+        reach = curve.over(max(side.low, first), min(side.high, last))
         result = self._variable(reach.low, reach.high)
         if result.fixed:
             return result
-        points = list(zip(curve.xs, curve.ys, strict=True))
-        literals = []
-        for (x0, y0), (x1, y1) in pairwise(points):
-            if x1 < low or x0 > high:
-                continue
-            literal = self.cp.new_bool_var("")
-            width = x1 - x0
+        for place, literal in self._segments(curve.xs, side).items():
+            x0, y0, y1 = curve.xs[place], curve.ys[place], curve.ys[place + 1]
+            width = curve.xs[place + 1] - x0
             line = (side.expr - x0) * (y1 - y0) + y0 * width
-            self.cp.add_linear_constraint(side.expr, x0, x1).only_enforce_if(literal)
             self.cp.add_linear_constraint(line - result.expr * width, 0, width - 1).only_enforce_if(literal)
-            literals.append(literal)
-        self.cp.add_exactly_one(literals)
         return result
+
+    def _segments(self, xs: tuple[int, ...], side: Side) -> dict[int, Any]:
+        """A literal for each stretch between two of ``xs`` that ``side`` may lie in; curves over the same share them."""
+        key = (side, xs)
+        if key not in self._stretches:
+            found = {}
+            for place, (x0, x1) in enumerate(pairwise(xs)):
+                if x1 >= side.low and x0 <= side.high:
+                    found[place] = self.cp.new_bool_var("")
+                    self.cp.add_linear_constraint(side.expr, x0, x1).only_enforce_if(found[place])
+            self.cp.add_exactly_one(found.values())
+            self._stretches[key] = found
+        return self._stretches[key]
 
     def select(self, condition: Holds, then: Callable[[], Pair], otherwise: Callable[[], Pair]) -> Pair:
         if condition.sure is True:
