@@ -438,7 +438,7 @@ class Lowering(Algebra[Pair, Holds]):
         return result
 
     def _segments(self, xs: tuple[int, ...], side: Side) -> dict[int, Any]:
-        """A literal for each stretch between two of ``xs`` that ``side`` may lie in; curves over the same share them."""
+        """A literal for each stretch of ``xs`` that ``side`` may lie in; curves over the same stretches share them."""
         key = (side, xs)
         if key not in self._stretches:
             found = {}
