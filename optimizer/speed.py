@@ -6,7 +6,7 @@ piecewise-linear curve in thousandths of a token a second (or of time, in micros
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Final, Literal
@@ -280,9 +280,13 @@ def opens(site: Site, name: str, workload: Workload) -> tuple[str, ...]:
 def put(site: Site, name: str, workload: Workload, reader: Reader, free: Iterable[str]) -> Speed:
     """The laws that goal ``name`` uses on this site, where the knobs in ``free`` may move.
 
-    Raises MissingFacts when one is not at hand.
+    ``reader`` reads the shape that is asked about: what it sets, and not what runs, decides which law holds. Raises
+    MissingFacts when one is not at hand.
     """
     moving = set(free)
+    site = replace(site, knobs=site.knobs | {
+        knob: value.middle for knob, value in reader.knobs.items()
+        if knob in site.knobs or value.middle != site.model.knobs[knob].default})
 
     def fixed(expr: Expr) -> float | None:
         if knobs_in(expr) & moving:
@@ -296,7 +300,22 @@ def put(site: Site, name: str, workload: Workload, reader: Reader, free: Iterabl
     if name == "balanced" and workload.prompt_tokens is None:  # one request has one prompt: the one prefill knows
         again = replace(workload, prompt_tokens=used[0].prompt)
         used = tuple(law_of(site, metric, again, fixed, tied=tied, points=points) for metric in GOALS[name][1])
+    if workload.extrapolate:
+        used = tuple(replace(one, beyond=(*one.beyond, *_unbounded(one, moving))) for one in used)
     return Speed(name, workload, used, _how(name, workload, used))
+
+
+def _unbounded(used: Used, moving: Collection[str]) -> Iterator[str]:
+    """The axes along which shapes may leave the data, in words."""
+    for axis in used.law.spec.axes:
+        expr, ends = used.axis_expr(axis), used.law.range_of(axis.name)
+        if expr is None or ends is None or not knobs_in(expr) & set(moving):
+            continue
+        low, high = (used.law.show(axis, value) for value in ends)
+        known = f"measured {low}" if low == high else f"measured {low} to {high}"
+        alone = "" if axis in used.law.varying else " alone, so what another would do is not known and taken as none"
+        if not (axis.choices and axis in used.law.varying):
+            yield f"{axis.name} of {used.metric} is not bounded by the data: {known}{f' {axis.unit}'.rstrip()}{alone}"
 
 
 def _how(name: str, workload: Workload, used: Sequence[Used]) -> str:
@@ -311,11 +330,22 @@ def _how(name: str, workload: Workload, used: Sequence[Used]) -> str:
 def ends_of(speed: Speed, site: Site, free: Mapping[str, tuple[int, int]], reader: Reader) -> list[Ends]:
     """Where each axis that may move stays within the data.
 
-    An axis that no point states stays where it is now, for nothing tells what another value does. When the answer may
-    extrapolate, the others are not bounded.
+    An axis that no point states stays where it is now, for nothing tells what another value does; so does a knob that
+    makes another law. When the answer may extrapolate, the others are not bounded.
     """
     found: list[Ends] = []
     for used in speed.used:
+        for key in used.law.spec.keys:
+            if key.knob not in free or key.knob not in reader.knobs:
+                continue
+            spec, low = site.model.knobs[key.knob], reader.knobs[key.knob].middle
+            high = low
+            if key.presence:
+                low, high = (1, spec.high) if low else (0, 0)
+            if not low <= free[key.knob][0] <= free[key.knob][1] <= high:
+                why = f"another {key.knob} is another law" if used.law.conditions[key.knob] else (
+                    "the points do not state it")
+                found.append(Ends(key.knob, Knob(key.knob), low, high, spec.unit, why))
         for axis in used.law.spec.axes:
             expr, ends = used.axis_expr(axis), used.law.range_of(axis.name)
             if expr is None or not knobs_in(expr) & set(free):
@@ -393,7 +423,10 @@ class Encoder:
         main = max(numeric, key=lambda pair: len(sizes[pair[0].name]), default=None)
         others = [(axis, expr) for axis, expr in moving if main is None or axis is not main[0]]
         settings = list(product(*(sizes[axis.name] for axis, _ in others)))
-        if len(settings) > MOST_TABLES:
+        # between tabulated values of another axis than the curve's own there is no table to take
+        gaps = any(not axis.choices and len(sizes[axis.name]) <= sizes[axis.name][-1] - sizes[axis.name][0]
+                   for axis, _ in others)
+        if gaps or len(settings) > MOST_TABLES:
             names = ", ".join(sorted(set().union(*(knobs_in(expr) for _, expr in moving)) & self._free.keys()))
             raise ReadError(f"{used.metric} depends on several knobs that are free ({names}): hold one with --given",
                             kind="usage")
@@ -422,15 +455,17 @@ class Encoder:
         if axis.choices:
             return sorted({int(value) for value in used.law.values[axis.name] if value is not None})
         low, high = -int(-ends[0] // 1), int(ends[1] // 1)
+        if high - low < MOST_TABLES:
+            found = set(range(low, max(high, low) + 1))
+        else:
+            found = {low + (high - low) * i // POINTS for i in range(POINTS + 1)}
+            found |= {int(value) for value in used.law.values[axis.name] if value is not None and low <= value <= high}
         if self._speed.workload.extrapolate:
             bounds = reach(self._site.model, self._site.given, self._base, self._free, expr)
-            if isinstance(bounds, Interval):
-                low, high = min(low, max(bounds.low, 1)), max(high, bounds.high)
-        if high - low < MOST_TABLES:
-            return list(range(low, max(high, low) + 1))
-        grid = {low + (high - low) * i // POINTS for i in range(POINTS + 1)}
-        measured = {int(value) for value in used.law.values[axis.name] if value is not None and low <= value <= high}
-        return sorted(grid | measured)
+            if isinstance(bounds, Interval):  # outwards ever farther apart: close to the data the law bends most
+                found |= {high + step for step in _outwards(bounds.high - high)}
+                found |= {low - step for step in _outwards(low - max(bounds.low, 1))}
+        return sorted(found)
 
     def _table(self, used: Used, at: Mapping[str, float], main: tuple[Axis, Expr] | None,
                sizes: Mapping[str, Sequence[int]], how: dict[str, float | int]) -> Expr:
@@ -454,6 +489,16 @@ class Encoder:
             tokens = (used.prompt or 0) if used.metric == "prefill" else workload.answer_tokens
             return round(MICRO * tokens / rate) * workload.weights.get(used.metric, 1)
         return int(rate * MILLI * (streams if self._speed.name == "decode-total" else 1))
+
+
+def _outwards(distance: int) -> list[int]:
+    """Steps from 1 to ``distance``: all up to :data:`POINTS`, then each a little longer than the one before."""
+    found = []
+    step = 1
+    while step < distance:
+        found.append(step)
+        step += max(step // POINTS * 4, 1)
+    return [*found, distance] if distance > 0 else []
 
 
 def robust(rivals: Sequence[tuple[Expr, int]]) -> Expr:
