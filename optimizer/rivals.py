@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from models.declare import Goal
 from models.evaluate import Reader
 from models.expr import Expr
-from optimizer.solve import Answer, OutOfTime, Question, solve
-from optimizer.speed import MICRO, Encoder, at_shape, robust
+from optimizer.solve import Answer, OutOfTime, Question, Ranked, solve
+from optimizer.speed import MICRO, Encoder, Used, at_shape, expected, robust
 
 #: Rivals of less weight are not asked for a choice of their own.
 ASKED: Final = 0.02
@@ -20,12 +20,12 @@ GOOD: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A shape, with the rate that each rival expects of it, in the goal's unit. ``why`` says whose choice it is."""
+    """A shape, with what each rival expects of it, in the goal's unit. ``why`` says whose choice it is."""
 
     why: str
     shape: dict[str, int]
     changes: dict[str, tuple[int | None, int]]
-    rates: dict[str, float]
+    expects: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,58 +44,68 @@ class Rivals:
     agree: bool
 
 
-def rivals_of(answer: Answer, *, seconds: float = 3.0) -> Rivals | None:
-    """The rivals of the one law behind ``answer``; None where it rests on several, or nothing free changes it.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rival:
+    name: str
+    law: Used
+    place: int
+    weight: float
 
-    Raises what :func:`optimizer.solve.solve` does, but for running out of time: then None.
+
+def rivals_of(answer: Answer, *, seconds: float = 3.0) -> Rivals | None:
+    """The rivals of each law behind ``answer`` that something free changes; None where there is none.
+
+    Of a goal on two laws, a rival of one stands beside what all rivals of the other expect. Raises what
+    :func:`optimizer.solve.solve` does, but for running out of time: then None.
     """
     question = answer.question
-    if question.speed is None or len(question.speed.used) != 1 or not answer.shapes:
+    if question.speed is None or not answer.shapes:
         return None
-    site = question.site
-    encoder = Encoder(question.speed, site, question.base, question.free,
-                      Reader(site.model, site.given, question.base))
-    if not encoder.moves:
+    site, speed = question.site, question.speed
+    encoder = Encoder(speed, site, question.base, question.free, Reader(site.model, site.given, question.base))
+    sense = question.goal.sense
+    rivals = [
+        _Rival(f"{used.metric}: {rival.name}" if len(speed.used) > 1 else rival.name, used, place, rival.weight)
+        for used in speed.used if encoder.moving(used)
+        for place, rival in enumerate(used.law.fit.rivals) if rival.weight >= ASKED
+    ]
+    if not rivals:
         return None
-    fit = question.speed.used[0].law.fit
-    asked = [(place, rival) for place, rival in enumerate(fit.rivals) if rival.weight >= ASKED]
-    objectives: dict[str, Expr] = {}
-    best: dict[str, int] = {}
+    objectives: list[tuple[Expr, int]] = []
     choices: list[Choice] = []
     try:
-        for place, rival in asked:
-            objectives[rival.name] = expr = encoder.rival(place)
-            found = _best(question, expr, seconds)
-            best[rival.name] = found.shapes[0].objective.low
-            choices.append(_choice(question, rival.name, found.shapes[0].shape, found.shapes[0].changes))
-        least = _best(question, robust([(objectives[name], best[name]) for name in objectives]), seconds)
+        for rival in rivals:
+            expr = encoder.rival(rival.law, rival.place)
+            found = _best(question, expr, sense, seconds)
+            objectives.append((expr, found.shapes[0].objective.low))
+            choices.append(_choice(question, rivals, rival.name, found.shapes[0]))
+        least = _best(question, robust(objectives, sense), sense, seconds).shapes[0]
     except OutOfTime:
         return None
-    first = answer.shapes[0]
-    own = _choice(question, "rank 1", first.shape, first.changes)
-    bests = {choice.why: choice.rates[choice.why] for choice in choices}
-    agree = all(own.rates[name] >= rate * (1 - GOOD) for name, rate in bests.items())
+    own = _choice(question, rivals, "rank 1", answer.shapes[0])
+    losses = [_loss(own.expects[choice.why], choice.expects[choice.why], sense) for choice in choices]
     return Rivals(
-        weights={rival.name: rival.weight for _, rival in asked},
+        weights={rival.name: rival.weight for rival in rivals},
         choices=tuple(choices),
         first=own,
-        robust=_choice(question, "good under all", least.shapes[0].shape, least.shapes[0].changes),
-        worst=max(1 - least.shapes[0].objective.low / MICRO, 0.0),
-        agree=agree,
+        robust=_choice(question, rivals, "loses least under any", least),
+        worst=max(abs(least.objective.low / MICRO - 1), 0.0),
+        agree=max(losses) <= GOOD,
     )
 
 
-def _best(question: Question, objective: Expr, seconds: float) -> Answer:
-    goal = Goal(question.goal.name, "", objective, "max", "", moves=question.goal.moves)
+def _loss(value: float, best: float, sense: Literal["max", "min"]) -> float:
+    return 1 - value / best if sense == "max" else value / best - 1
+
+
+def _best(question: Question, objective: Expr, sense: Literal["max", "min"], seconds: float) -> Answer:
+    goal = Goal(question.goal.name, "", objective, sense, "", moves=question.goal.moves)
     return solve(replace(question, goal=goal, top=1, speed=None), seconds=seconds)
 
 
-def _choice(question: Question, why: str, shape: Mapping[str, int],
-            changes: Mapping[str, tuple[int | None, int]]) -> Choice:
+def _choice(question: Question, rivals: Sequence[_Rival], why: str, ranked: Ranked) -> Choice:
     assert question.speed is not None
-    (used,) = question.speed.used
-    at = at_shape(used, Reader(question.site.model, question.site.given, shape))
-    times = at.get("streams", 1.0) if question.speed.name == "decode-total" else 1.0
-    rates = {rival.name: used.law.rates(at, rival=place)[0] * times
-             for place, rival in enumerate(used.law.fit.rivals) if rival.weight >= ASKED}
-    return Choice(why, dict(shape), dict(changes), rates)
+    reader = Reader(question.site.model, question.site.given, ranked.shape)
+    ats = [at_shape(used, reader) for used in question.speed.used]
+    return Choice(why, ranked.shape, ranked.changes,
+                  {rival.name: expected(question.speed, ats, rival.law, rival.place) for rival in rivals})

@@ -15,7 +15,7 @@ from measurements.records import ReadError
 from measurements.site import Site
 from models.declare import Goal
 from models.evaluate import Reader
-from models.expr import Curve, Expr, Knob, Missing, knobs_in, lift, minimum, select, total
+from models.expr import Both, Curve, Expr, Knob, Missing, knobs_in, lift, maximum, minimum, select, total
 from models.interval import Interval
 from models.laws import Axis, LawSpec, Metric
 from models.versions import parse_version
@@ -390,9 +390,13 @@ class Encoder:
         scale = MICRO if self._speed.name == "balanced" else MILLI
         return Goal(self._speed.name, meaning, first, sense, self._speed.unit, scale=scale, then=((then, sense),))
 
-    def rival(self, place: int) -> Expr:
-        """The objective if one rival of the (only) law were the truth: its median."""
-        return self._objective(lambda used: {"rival": place})
+    def rival(self, law: Used, place: int) -> Expr:
+        """The objective if one rival of ``law`` were the truth: its median. Of other laws it is what all expect."""
+        return self._objective(lambda used: {"rival": place} if used is law else {})
+
+    def moving(self, used: Used) -> bool:
+        """Whether anything that is free changes what this law says."""
+        return bool(self._moving(used))
 
     @property
     def moves(self) -> bool:
@@ -438,7 +442,7 @@ class Encoder:
                 result = table
                 continue
             chosen = [expr.equals(int(value)) for (_, expr), value in zip(others, setting, strict=True)]
-            result = select(chosen[0] if len(chosen) == 1 else chosen[0] & chosen[1], table, result)
+            result = select(Both(tuple(chosen)), table, result)
         assert result is not None
         return result
 
@@ -501,12 +505,29 @@ def _outwards(distance: int) -> list[int]:
     return [*found, distance] if distance > 0 else []
 
 
-def robust(rivals: Sequence[tuple[Expr, int]]) -> Expr:
-    """The worst share of its own best, in millionths, that a shape reaches under any of the rivals.
+def robust(rivals: Sequence[tuple[Expr, int]], sense: Literal["max", "min"] = "max") -> Expr:
+    """What a shape reaches of each rival's own best, in millionths: the worst share of a rate, the worst multiple of
+    a time.
 
     ``rivals`` are each one's objective and the best it can have.
     """
-    return minimum(*(expr * MICRO // lift(max(best, 1)) for expr, best in rivals))
+    shares = [expr * MICRO // lift(max(best, 1)) for expr, best in rivals]
+    return minimum(*shares) if sense == "max" else maximum(*shares)
+
+
+def expected(speed: Speed, ats: Sequence[Mapping[str, float]], law: Used | None, place: int) -> float:
+    """What a shape reaches if rival ``place`` of ``law`` is the truth, in the goal's unit.
+
+    ``ats`` are the axes of each law at the shape.
+    """
+    total_time = 0.0
+    for used, at in zip(speed.used, ats, strict=True):
+        (rate,) = used.law.rates(at, rival=place) if used is law else used.law.rates(at)
+        if speed.name != "balanced":
+            return rate * (at.get("streams", 1.0) if speed.name == "decode-total" else 1.0)
+        tokens = (used.prompt or 0) if used.metric == "prefill" else speed.workload.answer_tokens
+        total_time += tokens * speed.workload.weights.get(used.metric, 1) / rate
+    return total_time
 
 
 def at_shape(used: Used, reader: Reader) -> dict[str, float]:
