@@ -309,7 +309,10 @@ def _unbounded(used: Used, moving: Collection[str]) -> Iterator[str]:
     """The axes along which shapes may leave the data, in words."""
     for axis in used.law.spec.axes:
         expr, ends = used.axis_expr(axis), used.law.range_of(axis.name)
-        if expr is None or ends is None or not knobs_in(expr) & set(moving):
+        if expr is None or not knobs_in(expr) & set(moving):
+            continue
+        if ends is None:
+            yield f"{axis.name}: the {used.metric} points do not state it, so its effect is not known and taken as none"
             continue
         low, high = (used.law.show(axis, value) for value in ends)
         known = f"measured {low}" if low == high else f"measured {low} to {high}"
@@ -330,8 +333,8 @@ def _how(name: str, workload: Workload, used: Sequence[Used]) -> str:
 def ends_of(speed: Speed, site: Site, free: Mapping[str, tuple[int, int]], reader: Reader) -> list[Ends]:
     """Where each axis that may move stays within the data.
 
-    An axis that no point states stays where it is now, for nothing tells what another value does; so does a knob that
-    makes another law. When the answer may extrapolate, the others are not bounded.
+    An axis that no point states stays where it is now, for nothing tells what another value does. When the answer may
+    extrapolate, axes are not bounded. A knob that makes another law always stays.
     """
     found: list[Ends] = []
     for used in speed.used:
@@ -348,13 +351,13 @@ def ends_of(speed: Speed, site: Site, free: Mapping[str, tuple[int, int]], reade
                 found.append(Ends(key.knob, Knob(key.knob), low, high, spec.unit, why))
         for axis in used.law.spec.axes:
             expr, ends = used.axis_expr(axis), used.law.range_of(axis.name)
-            if expr is None or not knobs_in(expr) & set(free):
+            if expr is None or speed.workload.extrapolate or not knobs_in(expr) & set(free):
                 continue
             if ends is None:
                 now = reader.number(expr)
                 if isinstance(now, Interval):
                     found.append(Ends(axis.name, expr, now.low, now.high, axis.unit, "the points do not state it"))
-            elif not speed.workload.extrapolate:
+            else:
                 low, high = -int(-ends[0] // 1), int(ends[1] // 1)
                 found.append(Ends(axis.name, expr, min(low, high), max(low, high), axis.unit,
                                   "the measured speeds reach no further"))
