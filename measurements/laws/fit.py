@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from measurements.laws.forms import SHAPED, Floats, Span, Term, smallest
+from measurements.laws.forms import SHAPED, Floats, Span, Term, smallest, smallest_of
 from models.laws import Axis
 
 #: Relative noise of one measurement where nothing was repeated, as operators state it, and how many measurements it
@@ -34,6 +34,8 @@ DRAWS: Final = 400
 NEGLIGIBLE: Final = 0.002
 #: The weight that decides for a form.
 DECIDES: Final = 0.9
+#: The weight that the other of two forms which are much alike may keep.
+ALIKE: Final = 0.02
 #: How much of a new measurement the interval of a prediction holds.
 LEVEL: Final = 0.9
 
@@ -56,6 +58,18 @@ class Data:
         return len(np.unique(self.arm))
 
 
+def _sorted(data: Data) -> Data:
+    """The measurements by setting and time, arms in that order: a file's order changes no number."""
+    order = np.lexsort((data.time, *reversed(list(data.axes.values()))))
+
+    def numbered(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        known = {label: place for place, label in enumerate(dict.fromkeys(labels[order].tolist()))}
+        return np.array([known[label] for label in labels[order].tolist()], dtype=np.int64)
+
+    return Data(data.time[order], {name: values[order] for name, values in data.axes.items()}, numbered(data.arm),
+                numbered(data.repeats))
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """Relative noise of one measurement, and how many measurements know it beside the fit's own residuals."""
@@ -63,6 +77,11 @@ class Noise:
     value: float
     count: int
     repeats: int
+
+    @property
+    def beside(self) -> int:
+        """How many measurements know it that are not themselves fitted."""
+        return 0 if self.repeats else self.count
 
     @property
     def how(self) -> str:
@@ -184,7 +203,7 @@ class Fit:
     """All rivals of one law, fitted to ``data`` along ``spans``, the axes that vary."""
 
     def __init__(self, data: Data, spans: Sequence[Span]) -> None:
-        self.data = data
+        self.data = _sorted(data)
         self.spans = tuple(spans)
         self.noise = noise_of(data)
         self.rivals = self._fitted()
@@ -201,9 +220,12 @@ class Fit:
                              for grid, (_, left) in zip(grids, polished, strict=True)])
         folds = [self._left_out(grid, relative) for grid in grids]
         scores = np.array([fold.score for fold in folds])
-        weights = (_shares(evidence) + _shares(scores)) / 2
+        if data.arms > 1 and self._alone.all():
+            weights = _shares(np.array([self._between_choices(left, len(relative), _size(grid.terms))
+                                        for grid, (_, left) in zip(grids, polished, strict=True)]))
+        else:
+            weights = (_shares(evidence) + _shares(scores)) / 2
         self._fold_errors(folds)
-        rng = np.random.default_rng(7)
         found = []
         for place in np.argsort(-weights, kind="stable"):
             grid, (sizes, left) = grids[place], polished[place]
@@ -213,7 +235,7 @@ class Fit:
                 residual=float(left), evidence=float(evidence[place]), left_out=float(scores[place]),
                 error=float(np.median(np.abs(np.expm1(folds[place].errors)))) if data.arms > 1 else math.nan,
                 weight=float(weights[place]),
-                _draws=self._draws(grid, solved[place], relative, rng),
+                _draws=self._draws(grid, solved[place], relative, np.random.default_rng([7, int(place)])),
             ))
         return tuple(found)
 
@@ -230,34 +252,59 @@ class Fit:
         akaike = 2 * k + 2 * k * (k + 1) / (count - k - 1)
         return -0.5 * (count * math.log(spread) + max(akaike, k * math.log(count)))
 
+    def _between_choices(self, residual: float, n: int, parameters: int) -> float:
+        """Evidence where there are only choices, each measured at one arm, so that no arm can be left out.
+
+        BIC / -2 of what the sizes leave free: AICc would rule out any difference that was measured once.
+        """
+        count = n + self.noise.count
+        spread = (residual + self.noise.count * self.noise.value**2) / (count - parameters)
+        return -0.5 * ((count - parameters) * math.log(spread) + parameters * math.log(count))
+
     def _left_out(self, grid: _Grid, relative: Floats) -> _Fold:
         data = self.data
         arms = np.unique(data.arm)
         if len(arms) < 2:
             return _Fold(0.0, np.zeros(0), np.zeros(0))
         out = data.arm[None, :] == arms[:, None]  # (arms, n)
-        keep = (~out).astype(np.float64)[:, None, :]  # (arms, 1, n)
-        sizes, left, inverse = smallest(grid.design[None] * keep[..., None], relative * keep, grid.signed)
+        mine = np.argmax(out, axis=0)  # (n,)
+        rest = 1.0 - np.eye(len(arms))
+        grams = np.stack([np.einsum("kni,knj->kij", grid.design[:, row], grid.design[:, row]) for row in out])
+        rights = np.stack([np.einsum("kni,n->ki", grid.design[:, row], relative[row]) for row in out])
+        totals = np.array([(relative[row] ** 2).sum() for row in out])
+        sizes, left, inverse = smallest_of(np.tensordot(rest, grams, 1),
+                                           np.tensordot(rest, rights, 1), (rest @ totals)[:, None], grid.signed)
         count = (~out).sum(1)[:, None] + self.noise.count  # (arms, 1)
         spread = left + self.noise.count * self.noise.value**2  # (arms, k)
         logs = -0.5 * count * np.log(spread)
         chances = np.exp(logs - logs.max(1, keepdims=True))
         chances /= chances.sum(1, keepdims=True)
         free = np.maximum(count - _size(grid.terms), 1)
-        told = np.einsum("knp,akp->akn", grid.design, sizes)
+        # each measurement as told without its arm: (n, k)
+        told = np.einsum("knp,nkp->nk", grid.design, sizes[mine])
         # no time is negative or nothing: a rival that says so is far off, not infinitely so
-        wrong = np.log(np.maximum(told, 0.05)) - np.log(relative)
-        leverage = np.einsum("knp,akpq,knq->akn", grid.design, inverse, grid.design)
-        width = spread / free * 1.0
-        density = _student(wrong, np.sqrt(width[..., None] * (1 + np.minimum(leverage, 25.0))), free[..., None])
-        density = np.where(out[:, None, :], density, 0.0).sum(-1)  # (arms, k), all of an arm's measurements together
+        wrong = np.log(np.maximum(told, 0.05)) - np.log(relative)[:, None]
+        leverage = np.einsum("knp,nkpq,knq->nk", grid.design, inverse[mine], grid.design)
+        width = (spread / free)[mine]
+        each = _student(wrong, np.sqrt(width * (1 + np.minimum(leverage, 25.0))), free[mine])
+        density = out.astype(np.float64) @ each  # (arms, k), all of an arm's measurements together
         score = np.log(np.einsum("ak,ak->a", chances, np.exp(density - density.max(1, keepdims=True))))
         score = score + density.max(1)
-        means = np.einsum("ak,akn->an", chances, wrong)
-        errors = np.array([means[a, out[a]].mean() for a in range(len(arms))])
+        errors = out @ np.einsum("nk,nk->n", chances[mine], wrong) / out.sum(1)
         evidence = np.array([self._evidence(float(left[a].min()), int((~out[a]).sum()), _size(grid.terms))
                              if _size(grid.terms) <= len(arms) - 1 else -math.inf for a in range(len(arms))])
-        return _Fold(float(score.sum()), errors, evidence)
+        return _Fold(float(score[~self._alone].sum()), errors, evidence)
+
+    @cached_property
+    def _alone(self) -> NDArray[np.bool_]:
+        """Arms that alone have some choice: nothing else tells its effect, so leaving them out scores nobody."""
+        arms = np.unique(self.data.arm)
+        found = np.zeros(len(arms), dtype=np.bool_)
+        for span in self.spans:
+            if span.axis.choices:
+                own = np.array([self.data.axes[span.axis.name][self.data.arm == arm][0] for arm in arms])
+                found |= (own[:, None] == own[None, :]).sum(1) == 1
+        return found
 
     def _fold_errors(self, folds: Sequence[_Fold]) -> None:
         """The error of each left-out arm by all rivals together, weighed without that arm."""
@@ -265,12 +312,15 @@ class Fit:
             self.left_out_errors = np.zeros(0)
             return
         logs = np.stack([fold.evidence for fold in folds])
+        logs[0, ~np.isfinite(logs).any(0)] = 0.0  # too little is left for any law: the constant one
         share = np.exp(logs - logs.max(0))
         share /= share.sum(0)
         self.left_out_errors = np.abs(np.expm1((share * np.stack([fold.errors for fold in folds])).sum(0)))
 
     def _draws(self, grid: _Grid, solved: tuple[Floats, Floats, Floats], relative: Floats,
                rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
+        from scipy.special import chdtri, ndtri
+
         _, left, _ = solved
         count = len(relative) + self.noise.count
         spread = left + self.noise.count * self.noise.value**2
@@ -278,12 +328,18 @@ class Fit:
         chances = np.exp(logs - logs.max())
         chances /= chances.sum()
         which = rng.choice(len(chances), size=DRAWS, p=chances)
-        free = max(count - _size(grid.terms), 1)
-        sigma = np.sqrt(spread[which] / rng.chisquare(free, DRAWS))
+        # repeats are among the residuals: they know the noise once
+        free = max(len(relative) + self.noise.beside - _size(grid.terms), 1)
+        variance = spread[which] / max(count - _size(grid.terms), 1)
+        # noise at even quantiles: a random handful would be off to one side, in every fit alike
+        even = (np.arange(DRAWS) + 0.5) / DRAWS
+        sigma = np.sqrt(variance * free / chdtri(free, rng.permutation(even)))
         parameters = grid.parameters[which]
         cells = np.array([term.cell() for term in grid.terms if term.shaped])
         if len(cells):  # a threshold lies anywhere between the two arms that it parts
-            parameters = parameters + rng.uniform(-1, 1, parameters.shape) * cells
+            moved = parameters + rng.uniform(-1, 1, parameters.shape) * cells
+            shaped = [term for term in grid.terms if term.shaped]
+            parameters = np.stack([term.within(moved[:, i], parameters[:, i]) for i, term in enumerate(shaped)], -1)
         again = relative + sigma[:, None] * rng.standard_normal((DRAWS, len(relative)))
         if any(term.form == "threshold" for term in grid.terms):
             design = grid.design[which]
@@ -292,7 +348,7 @@ class Fit:
             axes = self.data.axes or {"": np.zeros(len(relative))}
             design = _columns(grid.terms, axes, parameters[:, None, :]) / scale[:, None]
         sizes, _, _ = smallest(design, again, grid.signed)
-        return sizes, parameters, sigma * rng.standard_normal(DRAWS), sigma
+        return sizes, parameters, sigma * ndtri(rng.permutation(even)), sigma
 
     @cached_property
     def counted(self) -> tuple[Rival, ...]:
@@ -304,12 +360,39 @@ class Fit:
         rates, weights = [], []
         slowest = float(self.data.time.max()) * 20
         fastest = float(self.data.time.min()) / 20
+        loose = self._loosened(at)
         for rival in self.counted:
-            times = np.clip(rival.times(at), fastest, slowest)
+            times = np.clip(rival.times(loose), fastest, slowest)
             rates.append(np.exp(rival.noises[:, None]) / times)
             weights.append(np.full(DRAWS, rival.weight / DRAWS))
         weight = np.concatenate(weights)
         return np.concatenate(rates), weight / weight.sum()
+
+    def _loosened(self, at: Mapping[str, Floats]) -> dict[str, Floats]:
+        """``at``, where two places on an axis tell no knee from a slope: then each draw goes its own way between them.
+
+        A slope at the moved place is what another form says at the place itself.
+        """
+        found = dict(at)
+        for i, span in enumerate(self.spans):
+            terms = [Term(span, form) for form in span.axis.forms if form in SHAPED]
+            if len(span.places) != 2 or not terms or "slope" not in span.axis.forms:
+                continue
+            rng = np.random.default_rng([13, i])
+            forms, knees = rng.integers(0, len(terms) + 1, DRAWS), rng.uniform(0.01, 0.99, (DRAWS, 1))
+            x = at[span.axis.name]
+            moved = np.repeat(x[None, :], DRAWS, axis=0)
+            between = (x > span.low) & (x < span.high)
+            ends = np.array(span.places)
+            for place, term in enumerate(terms):
+                mine = forms == place
+                parameter = span.low + span.width * knees[mine] if term.form != "saturating" else term.grid()[
+                    (knees[mine] * len(term.grid())).astype(int)]
+                low, high = np.moveaxis(term.column(ends, parameter)[..., 0], -1, 0)[..., None]
+                share = (term.column(x, parameter)[..., 0] - low) / (high - low)
+                moved[mine] = np.where(between, span.low + span.width * share, x)
+            found[span.axis.name] = moved
+        return found
 
     def quantiles(self, at: Mapping[str, Floats], levels: Sequence[float]) -> Floats:
         """Quantiles of one new measurement, tokens a second: shape (levels, m)."""
@@ -363,18 +446,23 @@ class Fit:
 
         Rivals that predict the same within the noise, all over the data, count together. Weight alone decides
         nothing with fewer than two arms more than a rival has parameters, nor where a knee has fewer than two arms on
-        one side: a jump, a bend and one odd arm are then the same data.
+        one side: a jump, a bend and one odd arm are then the same data. Nor does it decide between a roofline and an
+        exponential, which are much alike, until the other one has next to none.
         """
         best = self.rivals[0]
-        needed = 2 + _size([max((Term(span, form) for form in span.axis.forms), key=lambda term: term.shaped)
-                            for span in self.spans])
-        if self.data.arms < needed or not self.spans:
+        needed = _size([max((Term(span, form) for form in span.axis.forms), key=lambda term: term.shaped)
+                        for span in self.spans])
+        # a choice has one form, which repeats decide
+        spare = 2 if any(not span.axis.choices for span in self.spans) else 0
+        if self.data.arms < needed + spare or len(self.data.time) <= needed or not self.spans:
             return None
         at = self._everywhere()
         own = self.typical(best, at)
-        agreed = sum(rival.weight for rival in self.counted
-                     if np.all(np.abs(np.log(self.typical(rival, at) / own)) < self.noise.value))
-        if agreed < DECIDES:
+        apart = [rival for rival in self.counted
+                 if not np.all(np.abs(np.log(self.typical(rival, at) / own)) < self.noise.value)]
+        if sum(rival.weight for rival in self.counted if rival not in apart) < DECIDES:
+            return None
+        if any(rival.weight > ALIKE and _alike(rival.terms) == _alike(best.terms) for rival in apart):
             return None
         shaped = [term for term in best.terms if term.shaped]
         for term, knee in zip(shaped, best.parameters, strict=True):
@@ -399,6 +487,12 @@ class _Fold:
     score: float
     errors: Floats
     evidence: Floats
+
+
+def _alike(terms: Sequence[Term]) -> list[tuple[str, str]]:
+    """Axes and forms, with one word for the two forms that fall steeply at first and level out."""
+    return [(term.span.axis.name, "levels out" if term.form in ("saturating", "roofline") else term.form)
+            for term in terms]
 
 
 def _shares(logs: Floats) -> Floats:
@@ -441,4 +535,4 @@ def _polished(grid: _Grid, sizes: Floats, left: Floats, relative: Floats) -> tup
 
 def span_of(axis: Axis, values: Floats) -> Span:
     """The axis as measured."""
-    return Span(axis, float(values.min()), float(values.max()))
+    return Span(axis, float(values.min()), float(values.max()), tuple(map(float, np.unique(values))))

@@ -19,17 +19,20 @@ Floats = NDArray[np.float64]
 
 #: Forms with a parameter of their own: these need three arms at least, for two never tell a jump from a slope.
 SHAPED: Final = frozenset(("hinge", "threshold", "saturating", "roofline"))
+#: What keeps columns that nothing tells apart solvable, in parts of their own squares.
+RIDGE: Final = 1e-9
 #: How many knees or scales a fit tries.
 GRID: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The axis as it was measured: its ends, and for choices how many there are."""
+    """The axis as it was measured: its ends, and the places between them, in order, with the ends."""
 
     axis: Axis
     low: float
     high: float
+    places: tuple[float, ...] = ()
 
     @property
     def width(self) -> float:
@@ -63,12 +66,25 @@ class Term:
         """The parameters to try: knees across the measured range, or scales from a twelfth of it to all of it."""
         if self.form == "saturating":
             return self.span.width * np.geomspace(1 / 12, 1.2, GRID // 2)
-        inner = (np.arange(GRID) + 0.5) / GRID
-        return self.span.low + self.span.width * inner
+        inner = self.span.low + self.span.width * (np.arange(GRID) + 0.5) / GRID
+        if self.form != "threshold":
+            return np.asarray(inner)
+        # a jump may lie between two places that are nearer to each other than the grid's steps
+        places = np.array(self.span.places)
+        empty = np.diff(np.searchsorted(inner, places)) == 0
+        return np.sort(np.concatenate([inner, ((places[1:] + places[:-1]) / 2)[empty]]))
 
     def cell(self) -> float:
         """Half the distance between two knees of the grid; 0 for scales."""
         return 0.0 if self.form == "saturating" else self.span.width / GRID / 2
+
+    def within(self, knees: Floats, near: Floats) -> Floats:
+        """``knees`` of jumps, moved to where they part the same places as ``near`` do; of other forms as they are."""
+        if self.form != "threshold" or len(self.span.places) < 2:
+            return knees
+        places = np.array(self.span.places)
+        after = np.clip(np.searchsorted(places, near), 1, len(places) - 1)
+        return np.asarray(np.clip(knees, np.nextafter(places[after - 1], np.inf), places[after]))
 
     def column(self, x: Floats, parameter: Any) -> Floats:
         """The term's columns for unit sizes, shape ``x.shape + (columns,)``.
@@ -105,19 +121,28 @@ def smallest(design: Floats, target: Floats, signed: Sequence[bool]) -> tuple[Fl
     for columns at their bound. Every set of columns is tried, which is exact: the best set with allowed signs is the
     constrained optimum. Meant for a handful of columns.
     """
-    p = design.shape[-1]
     gram = np.einsum("...ni,...nj->...ij", design, design)
     right = np.einsum("...ni,...n->...i", design, target)
     total = np.einsum("...n,...n->...", target, target)
+    return smallest_of(gram, right, total, signed)
+
+
+def smallest_of(gram: Floats, right: Floats, total: Floats, signed: Sequence[bool]) -> tuple[Floats, Floats, Floats]:
+    """:func:`smallest` of normal matrices (..., p, p), right sides (..., p) and sums of squared targets (...)."""
+    p = gram.shape[-1]
+    # columns of one length: a hair of ridge then means the same to each
+    length = np.sqrt(np.einsum("...ii->...i", gram))
+    length = np.where(length > 1e-9 * np.maximum(length.max(-1, keepdims=True), 1e-300), length, 1.0)
+    gram = gram / (length[..., :, None] * length[..., None, :])
+    right = right / length
     total, *_ = np.broadcast_arrays(total, right[..., 0])
     shape = total.shape
     best = np.array(total, dtype=np.float64)
     sizes = np.zeros((*shape, p))
     inverse = np.zeros((*shape, p, p))
-    small = 1e-9 * np.maximum(np.einsum("...ii->...", gram), 1e-12)
     for chosen in range(1, 1 << p):
         kept = [i for i in range(p) if chosen >> i & 1]
-        part = gram[..., kept, :][..., :, kept] + small[..., None, None] * np.eye(len(kept))
+        part = gram[..., kept, :][..., :, kept] + RIDGE * np.eye(len(kept))
         inverted = np.linalg.inv(np.broadcast_to(part, (*shape, len(kept), len(kept))))
         found = np.einsum("...ij,...j->...i", inverted, np.broadcast_to(right, (*shape, p))[..., kept])
         left = total - np.einsum("...i,...i->...", found, np.broadcast_to(right, (*shape, p))[..., kept])
@@ -132,4 +157,4 @@ def smallest(design: Floats, target: Floats, signed: Sequence[bool]) -> tuple[Fl
             for b, j in enumerate(kept):
                 whole[..., i, j] = inverted[..., a, b]
         inverse = np.where(better[..., None, None], whole, inverse)
-    return sizes, np.maximum(best, 0.0), inverse
+    return sizes / length, np.maximum(best, 0.0), inverse / (length[..., :, None] * length[..., None, :])
