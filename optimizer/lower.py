@@ -661,7 +661,7 @@ def _merged(stages: Sequence[tuple[Side, Sense]]) -> list[tuple[Side, Sense]]:
         expr = expr + side.expr * (sign * weight)
         low, high = low + ends[0], high + ends[1]
         weight *= side.high - side.low + 1
-        if weight > LARGEST:
+        if max(weight, -low, high) > LARGEST:  # a value far from 0 overflows though its range is small
             return list(stages)
     return [(Side(expr, low, high), "max")] if stages else []
 
