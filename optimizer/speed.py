@@ -15,7 +15,7 @@ from measurements.records import ReadError
 from measurements.site import Site
 from models.declare import Goal
 from models.evaluate import Reader
-from models.expr import Both, Curve, Expr, Knob, Missing, knobs_in, lift, maximum, minimum, select, total
+from models.expr import Both, Curve, Expr, Knob, Missing, Value, knobs_in, lift, maximum, minimum, select, total
 from models.interval import Interval
 from models.laws import Axis, LawSpec, Metric
 from models.versions import parse_version
@@ -414,9 +414,17 @@ class Encoder:
         found = []
         for axis in used.law.varying:
             expr = used.axis_expr(axis)
-            if expr is not None and knobs_in(expr) & self._free.keys():
+            if expr is not None and knobs_in(expr) & self._free.keys() and not self._still(expr):
                 found.append((axis, expr))
         return found
+
+    def _still(self, expr: Expr) -> bool:
+        """Whether what is free does not move ``expr`` after all: a stated pool is what it is, whatever others do."""
+        value = self._reach(expr)
+        return isinstance(value, Interval) and value.exact
+
+    def _reach(self, expr: Expr) -> Value:
+        return reach(self._site.model, self._site.given, self._base, self._free, expr)
 
     def _part(self, used: Used, how: dict[str, float | int]) -> Expr:
         moving = self._moving(used)
@@ -468,7 +476,7 @@ class Encoder:
             found = {low + (high - low) * i // POINTS for i in range(POINTS + 1)}
             found |= {int(value) for value in used.law.values[axis.name] if value is not None and low <= value <= high}
         if self._speed.workload.extrapolate:
-            bounds = reach(self._site.model, self._site.given, self._base, self._free, expr)
+            bounds = self._reach(expr)
             if isinstance(bounds, Interval):  # outwards ever farther apart: close to the data the law bends most
                 found |= {high + step for step in _outwards(bounds.high - high)}
                 found |= {low - step for step in _outwards(low - max(bounds.low, 1))}
