@@ -279,8 +279,9 @@ class Law:
         none = " alone, so what another would do is not known"
         ends = [extent for point in self.points if (extent := _extent(point)) is not None]
         if prompt is not None and ends:
-            low = min(min(ends), min(point.tokens_in or extent for point, extent in
-                                     zip(self.points, ends, strict=False)))
+            # a stretch of a prompt lies as deep, on average, as a whole prompt of its depth and its end together
+            low = min(ends if self.metric == "decode" else (
+                point.depth + extent for point in self.points if (extent := _extent(point)) is not None))
             if not low * (1 - NEAR) <= prompt <= max(ends) * (1 + NEAR):
                 found.append(f"{'a prompt' if self.metric == 'prefill' else 'a context'} of {prompt:,} tokens: "
                              f"measured {_ends(low, max(ends))}{'' if varied & {'depth', 'request'} else none}")
