@@ -309,6 +309,13 @@ def test_two_arms(axis: Axis) -> None:
         _sane(fitted(np.array(time), {axis: x}), {axis.name: x})
 
 
+def test_two_arms_of_which_one_was_repeated() -> None:
+    """Without the repeated arm too little is left to weigh any rival by: the constant one tells the error."""
+    fit = fitted(np.array([1.0, 1.01, 0.99, 1.5]), {SLAB: np.array([1.0, 1, 1, 2])})
+    _sane(fit, {"slab": np.array([1.0, 1.5, 2.0])})
+    assert fit.left_out_errors[0] == pytest.approx(0.5, abs=0.02)
+
+
 def test_identical_rows() -> None:
     """The same measurement many times over says how steady the machine is, and no more about the form."""
     fit = fitted(np.tile([0.01, 0.008], 20), {SLAB: np.tile([1.0, 2.0], 20)})
