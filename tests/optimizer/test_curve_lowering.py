@@ -273,6 +273,17 @@ def test_the_sum_of_two_curves(sense: Sense) -> None:
     assert seen >= 18
 
 
+def test_tie_breaks_far_from_zero_do_not_overflow() -> None:
+    """Stages of small range and large value: as one weighted objective they would pass 63 bits."""
+    names = {"x": (0, 1000), "y": (0, 1 << 20)}
+    low = lowering(None, names)
+    flat = Curve("", Knob("x"), (0, 500, 1000), (4_000_000, 4_000_900, 4_000_000))
+    far = Curve("", Knob("x"), (0, 1000), (9 * 10**8, 9 * 10**8 + 50_000))
+    stages = [low.number(node).low for node in (Knob("y") * 0 + 7, flat, far, Knob("y") * 4096 + (1 << 40))]
+    found = Stages(low, 10).run([(stages[0], "max"), (stages[1], "max"), (stages[2], "max"), (stages[3], "min")])
+    assert (found.status, found.shape) == ("optimal", {"x": 500, "y": 0})
+
+
 def test_curves_without_a_place_in_common_have_no_shape() -> None:
     one, other = Curve("", Knob("x"), (0, 40), (0, 4)), Curve("", Knob("x"), (41, 90), (0, 4))
     assert check(total([one, other]), {"x": (0, 100)}, "max") is None
@@ -290,6 +301,9 @@ def test_the_worst_share_of_each_rivals_best() -> None:
         by_hand = max(min(rival.at(x) * MICRO // top for rival, top in zip(rivals, bests, strict=True))
                       for x in range(low, high + 1))
         assert found == by_hand
+        longest = robust([(rival, min(rival.ys)) for rival in rivals], "min")
+        times = min(max(rival.at(x) * MICRO // min(rival.ys) for rival in rivals) for x in range(low, high + 1))
+        assert check(longest, {"x": (0, 420)}, "min") == times
     assert check(robust([(Curve("", Knob("x"), (0, 9), (0, 0)), 0)]), {"x": (0, 9)}, "max") == 0
 
 
