@@ -507,12 +507,12 @@ class Encoder:
 
 
 def _outwards(distance: int) -> list[int]:
-    """Steps from 1 to ``distance``: all up to :data:`POINTS`, then each a little longer than the one before."""
+    """Steps from 1 to ``distance``: all up to 12, then each a sixth longer than the one before."""
     found = []
     step = 1
     while step < distance:
         found.append(step)
-        step += max(step // POINTS * 4, 1)
+        step += max(step // 6, 1)
     return [*found, distance] if distance > 0 else []
 
 

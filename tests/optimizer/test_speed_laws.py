@@ -352,12 +352,14 @@ def test_a_curve_is_close_to_its_law(form: str, confidence: float, tmp_path: Pat
 # --- no bounds -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["slope", "saturating", "none"])
-@pytest.mark.parametrize("slabs", [(22_208, 22_700, 23_000), (26_400, 27_500), (22_208, 25_000, 26_071)])
+@pytest.mark.parametrize(("form", "slabs"), [
+    ("slope", (22_208, 22_700, 23_000)), ("slope", (26_400, 27_500)), ("saturating", (22_208, 25_000, 26_071)),
+    ("none", (22_208, 25_000, 26_071)),
+])
 def test_extrapolated_shapes_are_labelled_and_have_the_laws_own_speed(form: str, slabs: tuple[int, ...],
                                                                       tmp_path: Path) -> None:
     of = server(tmp_path, rows(slabs, form=form))
-    question = ask(of, "prefill", workload=Workload(extrapolate=True), top=3)
+    question = ask(of, "prefill", workload=Workload(extrapolate=True), top=2)
     answer = solve(question)
     assert answer.status == "optimal"
     speed = speed_of(answer.question)
