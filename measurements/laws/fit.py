@@ -511,26 +511,35 @@ def _student(value: Floats, scale: Floats, free: NDArray[np.int64]) -> Floats:
 
 
 def _polished(grid: _Grid, sizes: Floats, left: Floats, relative: Floats) -> tuple[Floats, float]:
-    """The best sizes of a candidate, refined for relative errors proper (in logarithms), and what is left."""
+    """The best sizes of a candidate, refined for relative errors proper (in logarithms), and what is left.
+
+    Sizes at their bound stay there.
+    """
     from scipy.optimize import least_squares
 
     best = int(np.argmin(left))
-    design, start = grid.design[best], sizes[best]
-    told = design @ start
+    start = sizes[best]
+    told = grid.design[best] @ start
     if np.any(told <= 0):
         return start, float(left[best])
-    low = [-np.inf if signed else 0.0 for signed in grid.signed]
-    scale = np.maximum(np.abs(start), 1e-3 * np.abs(start).max())
+    logs = np.log(relative)
+    unrefined = float(((np.log(told) - logs) ** 2).sum())
+    kept = np.flatnonzero(start)
+    design = grid.design[best][:, kept] * np.abs(start[kept])  # in units of the sizes themselves
 
     def wrong(x: Floats) -> Floats:
-        return np.asarray(np.log(np.maximum(design @ (x * scale), 1e-6)) - np.log(relative))
+        return np.asarray(np.log(np.maximum(design @ x, 1e-6)) - logs)
 
-    inside = np.maximum(start / scale, np.where(np.isneginf(low), -np.inf, 1e-9))
-    done = least_squares(wrong, inside, bounds=(low, np.inf), method="trf", x_scale=1.0, max_nfev=30)
-    found = done.x * scale
-    if 2 * done.cost < float((wrong(start / scale) ** 2).sum()):
+    def slopes(x: Floats) -> Floats:
+        return np.asarray(design / np.maximum(design @ x, 1e-6)[:, None])
+
+    done = least_squares(wrong, np.sign(start[kept]), jac=slopes, method="lm", max_nfev=30)
+    found = np.zeros_like(start)
+    found[kept] = done.x * np.abs(start[kept])
+    allowed = all(size >= 0 or signed for size, signed in zip(found, grid.signed, strict=True))
+    if allowed and np.all(grid.design[best] @ found > 0) and 2 * done.cost < unrefined:
         return found, float(2 * done.cost)
-    return start, float((wrong(start / scale) ** 2).sum())
+    return start, unrefined
 
 
 def span_of(axis: Axis, values: Floats) -> Span:
