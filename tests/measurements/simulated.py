@@ -266,8 +266,11 @@ def main(arguments: Sequence[str]) -> None:
     print("decided for, a wrong one is; the truth's mean weight; new measurements within the 90 % interval; its width")
     print(f"{'truth':26} {'study':>7} {'top':>5} {'agree':>5} {'decid':>5} {'wrong':>5} {'weight':>7} {'covered':>13} "
           "width")
+    # what two arms leave out of two axes or three choices is not inside the data
+    jobs = [(name, *size, count) for size in sizes for name in names
+            if size[0] >= max(2 * len(BY_NAME[name].axes) - 1, *(len(axis.choices) for axis in BY_NAME[name].axes))]
     with ProcessPoolExecutor() as pool:
-        for lines in pool.map(_batch, [(name, *size, count) for size in sizes for name in names]):
+        for lines in pool.map(_batch, jobs):
             print("\n".join(lines), flush=True)
 
 
