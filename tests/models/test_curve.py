@@ -71,7 +71,7 @@ def read(node: Expr, x: Interval | None, facts: dict[str, Interval] | None = Non
 
 
 @given(curves_with_places())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_value_is_the_share_of_the_way_rounded_down(found: tuple[Curve, int]) -> None:
     curve, x = found
     assert curve.at(x) == naive(curve, x)
@@ -87,7 +87,7 @@ def test_a_curve_goes_through_its_points(curve: Curve) -> None:
 
 
 @given(curves_with_spans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_an_interval_has_the_values_of_all_its_members_and_no_others(found: tuple[Curve, int, int]) -> None:
     curve, low, high = found
     values = [naive(curve, x) for x in range(low, high + 1)]

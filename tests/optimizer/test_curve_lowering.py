@@ -101,7 +101,7 @@ def shapes(names: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
 @pytest.mark.parametrize("sense", ["max", "min"])
 def test_the_optimum_along_a_free_knob(kind: str, sense: Sense) -> None:
     rng = random.Random(f"{kind} {sense}")
-    for number in range(30):
+    for number in range(21):
         low, high = sorted(rng.sample(range(*RANGES["x"]), 2))
         curve = made(rng, kind, low, high)
         names = {"x": RANGES["x"]}
@@ -245,7 +245,7 @@ def test_a_row_of_a_real_split() -> None:
 @pytest.mark.parametrize("sense", ["max", "min"])
 def test_one_curve_for_each_choice(sense: Sense) -> None:
     rng = random.Random(f"choices {sense}")
-    for number in range(20):
+    for number in range(12):
         low, high = rng.randint(0, 40), rng.randint(60, 150)
         tables = [made(rng, rng.choice(KINDS), low, high) for _ in range(3)]
         node: Expr = tables[0]
@@ -261,7 +261,7 @@ def test_the_sum_of_two_curves(sense: Sense) -> None:
     """Of one axis or of two, of unlike ranges: both must have a value."""
     rng = random.Random(f"sum {sense}")
     seen = 0
-    for number in range(20):
+    for number in range(12):
         axes = (Knob("x"), Knob("x") if number % 2 else Knob("y"))
         first = made(rng, rng.choice(KINDS), rng.randint(0, 30), rng.randint(90, 150), axis=axes[0])
         ends = (rng.randint(0, 60), rng.randint(100, 160)) if number % 2 else (rng.randint(0, 4), rng.randint(6, 12))
@@ -270,7 +270,7 @@ def test_the_sum_of_two_curves(sense: Sense) -> None:
         node = total([first, second]) if number % 3 else total([first, second * 3])
         demand = Knob("x") + Knob("y") <= 100 if "y" in names else Knob("x") <= 140
         seen += check(node, names, sense, demand=demand) is not None
-    assert seen >= 18
+    assert seen >= 10
 
 
 def test_tie_breaks_far_from_zero_do_not_overflow() -> None:
@@ -291,7 +291,7 @@ def test_curves_without_a_place_in_common_have_no_shape() -> None:
 
 def test_the_worst_share_of_each_rivals_best() -> None:
     rng = random.Random(5)
-    for _ in range(24):
+    for _ in range(14):
         low, high = rng.randint(0, 50), rng.randint(150, 400)
         rivals = [made(rng, kind, low, high) for kind in rng.sample(KINDS, 3)]
         rivals = [replace(rival, ys=tuple(abs(y) + 1 for y in rival.ys)) for rival in rivals]

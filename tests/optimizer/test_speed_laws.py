@@ -123,6 +123,9 @@ def test_no_points_at_all(tmp_path: Path) -> None:
 def test_what_the_question_sets_decides(tmp_path: Path) -> None:
     of = server(tmp_path, rows(metric="decode", knobs={"num_speculative_tokens": 2}))
     assert "num_speculative_tokens=0 here" in lacking(of, "decode", given={"num_speculative_tokens": "0"})
+    exact = server(tmp_path, rows(knobs={"tp_wire": "exact"}))  # which the site has by default
+    assert speed_of(ask(exact, "prefill")).extrapolated == ()
+    assert "tp_wire=wht6 here" in lacking(exact, given={"tp_wire": "wht6"})
     pair = server(tmp_path, rows())
     assert "vram_weights_mib derived here" in lacking(pair, given={"vram_weights_mib": "0", "vram_kv_mib": "0"})
     derived = server(tmp_path, rows(), knobs={"vram_weights_mib": 0, "vram_kv_mib": 0})
@@ -333,8 +336,7 @@ def curve_of(node: Expr) -> Curve:
     return node
 
 
-@pytest.mark.parametrize("form", HIDDEN)
-@pytest.mark.parametrize("confidence", [0.5, 0.9])
+@pytest.mark.parametrize(("form", "confidence"), [*((form, 0.5) for form in HIDDEN), ("slope", 0.9), ("hinge", 0.9)])
 def test_a_curve_is_close_to_its_law(form: str, confidence: float, tmp_path: Path) -> None:
     of = server(tmp_path, rows((*SLABS, 22_700, 25_000), form=form))
     question = ask(of, "prefill", workload=Workload(confidence=confidence))

@@ -26,7 +26,7 @@ from tests.optimizer import test_twin as memory
 from tests.twin import Whole
 
 #: Questions of each engine's generations; the goals take turns.
-EACH = {"radiance": 14, "halogen": 26}
+EACH = {"radiance": 12, "halogen": 30}
 #: Every so manieth question asks for five ranks.
 RANKED = 5
 GENERATIONS = [
@@ -369,7 +369,7 @@ def test_every_rank_is_the_best_a_step_from_the_ones_before(engine: str, mode: s
             assert not left.any(), number
         assert answer.question.speed is not None
         assert answer.question.speed.extrapolated == (), number
-    assert ranks >= 12
+    assert ranks >= 10
 
 
 def test_enough_questions_of_every_kind() -> None:
@@ -385,4 +385,4 @@ def test_enough_questions_of_every_kind() -> None:
             counts["uncertain"] += instance.uncertain
             counts["several values"] += len(set(instance.objective[instance.feasible].tolist())) > 1
     assert counts["all"] >= 200
-    assert min(counts.values()) >= 25, counts
+    assert min(counts.values()) >= 20, counts
