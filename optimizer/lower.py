@@ -640,7 +640,7 @@ class Stages:
             (cp.maximize if sense == "max" else cp.minimize)(side.expr)
         left = max(self._until - time.monotonic(), 0.01)
         self._solver.parameters.max_time_in_seconds = left if seconds is None else min(left, seconds)
-        # much probing costs more than the first objective itself; without any, two curves of a row take ten times longer
+        # much probing costs more than the first objective itself; with none, two curves of a row take ten times longer
         self._solver.parameters.cp_model_probing_level = 1 if seconds is None else 2
         status = self._solver.status_name(self._solver.solve(cp))
         if status == "MODEL_INVALID":
