@@ -12,7 +12,7 @@ from measurements.site import Site
 from models.evaluate import Reader
 from models.laws import FORMS, Metric
 from optimizer.check import SCHEMA_VERSION, MissingFacts, engine_json
-from optimizer.speed import LEVEL, Used, Workload, at_shape, matches, read_site_points
+from optimizer.speed import LEVEL, Used, Workload, at_shape, matches, of_site, read_site_points
 
 if TYPE_CHECKING:
     from measurements.laws.fit import Rival
@@ -62,7 +62,8 @@ def laws(site: Site | None, points: Sequence[Path | str] = (), *, workload: Work
     shown: list[Shown] = []
     unfitted: list[tuple[Law, str]] = []
     elsewhere: list[tuple[Law, str]] = []
-    for law in laws_of(reading.points):
+    made = laws_of(reading.points)
+    for law in made if site is None else of_site(site, made, load):
         if metric is not None and law.metric != metric:
             continue
         if site is not None:
@@ -139,7 +140,7 @@ def law_json(shown: Shown) -> dict[str, Any]:
         "settings": law.arms,
         "sources": list(dict.fromkeys(point.source for point in law.points)),
         "ranges": [_range_json(law, axis.name) for axis in law.varying],
-        "held": dict(law.held),
+        "held": _values_json(law, law.held),
         "noise": {"value": fit.noise.value, "how": fit.noise.how},
         "verdict": law.verdict,
         "decided": None if best is None else best.name,
@@ -160,9 +161,24 @@ def law_json(shown: Shown) -> dict[str, Any]:
 
 
 def _range_json(law: Law, name: str) -> dict[str, Any]:
-    axis, ends = law.spec.axis(name), law.range_of(name)
+    ends = law.range_of(name)
     assert ends is not None
-    return {"axis": name, "unit": axis.unit, "low": law.show(axis, ends[0]), "high": law.show(axis, ends[1])}
+    low, high = (_values_json(law, {name: end})[name] for end in ends)
+    return {"axis": name, "unit": law.spec.axis(name).unit, "low": low, "high": high}
+
+
+def _values_json(law: Law, values: Mapping[str, float | None]) -> dict[str, int | float | str | None]:
+    """Values on the law's axes: numbers, and of an axis of choices the word."""
+    found: dict[str, int | float | str | None] = {}
+    for name, value in values.items():
+        choices = law.spec.axis(name).choices
+        if value is None:
+            found[name] = None
+        elif choices:
+            found[name] = choices[int(value)]
+        else:
+            found[name] = int(value) if value == int(value) else value
+    return found
 
 
 def _rival_json(law: Law, rival: Rival) -> dict[str, Any]:
@@ -193,7 +209,7 @@ def _curve_json(law: Law) -> dict[str, Any]:
     assert line is not None
     (low, median, high), rivals = law.along(line.at, LEVEL)
     return {
-        "axis": line.axis, "unit": line.unit, "at": dict(line.held), "level": LEVEL, "x": list(line.x),
+        "axis": line.axis, "unit": line.unit, "at": _values_json(law, line.held), "level": LEVEL, "x": list(line.x),
         "median": median, "low": low, "high": high,
         "forms": {rival.name: rates for rival, rates in zip(law.fit.counted, rivals, strict=True)},
         "choices": list(line.choices) if line.choices else None,
@@ -218,8 +234,8 @@ def _prediction_json(shown: Shown) -> dict[str, Any] | None:
     x = None
     if line is not None:
         x = shown.used.prompt if line.axis == "prompt_tokens" and shown.used else shown.at.get(line.axis)
-    return {"x": x, "at": dict(shown.at), "median": found.median, "low": found.low, "high": found.high,
-            "level": found.level, "extrapolated": bool(shown.beyond)}
+    return {"x": x, "at": _values_json(shown.law, shown.at), "median": found.median, "low": found.low,
+            "high": found.high, "level": found.level, "extrapolated": bool(shown.beyond)}
 
 
 def workload_json(workload: Workload, used: Sequence[Used]) -> Mapping[str, Any]:

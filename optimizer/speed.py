@@ -158,7 +158,7 @@ def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Expr
     own = [point for point in reading.points if point.engine == site.model.name and point.metric == metric]
     found: list[tuple[tuple[object, ...], Used]] = []
     reasons: list[tuple[int, str]] = []
-    for law in laws_of(own):
+    for law in of_site(site, laws_of(own), workload):
         used, never, beyond = matches(site, law, workload, tied=tied)
         at = {name: value for name, value in {**used.at, **_fixed_at(used, fixed)}.items()
               if name != "streams" or not never}
@@ -174,6 +174,21 @@ def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Expr
     more = "; --extrapolate takes what is outside, labelled" if (
         any(weight < 10 for weight, _ in reasons) and not workload.extrapolate) else ""
     raise MissingFacts([{"name": f"{metric} points", "unit": "t/s", "how": f"{here}{near}{more}"}])
+
+
+def of_site(site: Site, laws: Sequence[Law], workload: Workload) -> tuple[Law, ...]:
+    """``laws``, with those that may all be of this site's own build and settings counted as one for each corpus."""
+    from measurements.laws.studies import pooled
+
+    own: dict[tuple[Metric, str], list[Law]] = {}
+    for law in laws:
+        never, beyond = _objections(site, law, workload) if law.engine == site.model.name else (["another engine"], ())
+        if not never and not beyond:
+            own.setdefault((law.metric, law.corpus), []).append(law)
+    kept = {id(law) for group in own.values() for law in group[1:]}
+    return tuple(pooled(own[law.metric, law.corpus], site.model.version)
+                 if any(law is other for other in own.get((law.metric, law.corpus), ())) else law
+                 for law in laws if id(law) not in kept)
 
 
 def matches(site: Site, law: Law, workload: Workload, *,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -91,7 +91,7 @@ class Law:
     points: tuple[Point, ...]
     left_out: tuple[tuple[Point, str], ...]
     values: Mapping[str, tuple[float | None, ...]]
-    _at: dict[str, float] = field(default_factory=dict, repr=False)
+    note: str = ""
 
     @property
     def metric(self) -> Metric:
@@ -223,7 +223,8 @@ class Law:
     def labels(self) -> tuple[str, ...]:
         """What the points do not state, or less than they should, with how many of them."""
         counted = Counter(label for point in self.points for label in point.labels)
-        found = [f"{label} ({count} of {len(self.points)} points)" if count < len(self.points) else label
+        found = [self.note] if self.note else []
+        found += [f"{label} ({count} of {len(self.points)} points)" if count < len(self.points) else label
                  for label, count in counted.items()]
         for axis in self.spec.axes:
             silent = sum(axis_value(axis, point) is None for point in self.points)
@@ -426,7 +427,7 @@ class Law:
             place=like.place,
         )
         return Law(self.spec, self.engine, self.version, self.model, self.corpus, self.conditions,
-                   (*self.points, new), self.left_out, values)
+                   (*self.points, new), self.left_out, values, self.note)
 
 
 def _extent(point: Point) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 from measurements.laws.law import Law, axis_value, names_in
@@ -47,6 +48,25 @@ def laws_of(points: Iterable[Point]) -> tuple[Law, ...]:
         specs.setdefault(key, spec)
     return tuple(_law(specs[key], group, dict(key[4]), str(key[5]))  # type: ignore[call-overload]
                  for key, group in groups.items())
+
+
+def pooled(laws: Sequence[Law], version: str) -> Law:
+    """One law of the points of ``laws``, which all may be of one build: the site's own, of ``version``.
+
+    What some of them do not state is taken as the others state it, and the law says so.
+    """
+    if len(laws) == 1:
+        return laws[0]
+    first = laws[0]
+    conditions = {name: next((law.conditions[name] for law in laws if law.conditions[name]), "")
+                  for name in first.conditions}
+    law = _law(first.spec, [point for law in laws for point in law.points] +
+               [point for law in laws for point, _ in law.left_out], conditions, first.corpus)
+    loose = [point for law in laws for point in law.points
+             if law.version != version or any(value != law.conditions[name] for name, value in conditions.items())]
+    said = (f"{len(loose)} points whose build or settings are not stated in full are counted as this site's, beside "
+            f"{len(law.points) - len(loose)} that are")
+    return replace(law, version=version, note=said if loose else "")
 
 
 def _model_for(point: Point) -> EngineModel:
