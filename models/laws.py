@@ -25,6 +25,7 @@ FORMS: Final = {
     "roofline": "the larger of a fixed time and one that shrinks with x: max(c, c + b (k - x)), as when transfers of "
                 "non-resident experts hide behind compute",
     "inverse": "a fixed cost shared by x: c + b / x",
+    "valley": "a fixed cost shared by x, and one that grows with it: c + b / x + d x",
     "offset": "one time for each choice",
 }
 

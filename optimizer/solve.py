@@ -212,14 +212,20 @@ def _with_speed(question: Question, name: str, workload: Workload, asked_for: Co
     bounds = list(question.bounds)
     for knob, value, why in needs_of(speed):
         bounds.append(Bound(knob, "at least", value, f"{value:,}", why, "ask for a smaller workload"))
-    for ends in ends_of(speed, site, question.free, reader):
-        measure = "measure beyond, or ask with --extrapolate"
+    bounds += data_bounds(speed, question, reader)
+    target = Encoder(speed, site, question.base, question.free, reader).goal()
+    return replace(question, goal=replace(target, moves=question.goal.moves), bounds=tuple(bounds), speed=speed)
+
+
+def data_bounds(speed: Speed, question: Question, reader: Reader) -> list[Bound]:
+    """Bounds that keep shapes within the data of the laws behind ``speed``."""
+    found: list[Bound] = []
+    for ends in ends_of(speed, question.site, question.free, reader):
         sides: tuple[tuple[Literal["at least", "at most"], int], ...] = (("at least", ends.low), ("at most", ends.high))
         for sense, value in sides:
             unit = f" {ends.unit}" if ends.unit else ""
-            bounds.append(Bound(ends.axis, sense, value, f"{value:,}{unit}", ends.why, measure, ends.expr))
-    target = Encoder(speed, site, question.base, question.free, reader).goal()
-    return replace(question, goal=replace(target, moves=question.goal.moves), bounds=tuple(bounds), speed=speed)
+            found.append(Bound(ends.axis, sense, value, f"{value:,}{unit}", ends.why, ends.remedy, ends.expr))
+    return found
 
 
 def ask_in_order(

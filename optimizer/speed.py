@@ -106,6 +106,7 @@ class Ends:
     high: int
     unit: str
     why: str
+    remedy: str = "measure beyond, or ask with --extrapolate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +364,8 @@ def ends_of(speed: Speed, site: Site, free: Mapping[str, tuple[int, int]], reade
             if not low <= free[key.knob][0] <= free[key.knob][1] <= high:
                 why = f"another {key.knob} is another law" if used.law.conditions[key.knob] else (
                     "the points do not state it")
-                found.append(Ends(key.knob, Knob(key.knob), low, high, spec.unit, why))
+                found.append(Ends(key.knob, Knob(key.knob), low, high, spec.unit, why,
+                                  f"measure with another {key.knob}"))
         for axis in used.law.spec.axes:
             expr, ends = used.axis_expr(axis), used.law.range_of(axis.name)
             if expr is None or speed.workload.extrapolate or not knobs_in(expr) & set(free):

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from measurements.laws.forms import SHAPED, Floats, Span, Term, smallest, smallest_of
+from measurements.laws.forms import BENT, SHAPED, Floats, Span, Term, smallest, smallest_of
 from models.laws import Axis
 
 #: Relative noise of one measurement where nothing was repeated, as operators state it, and how many measurements it
@@ -165,7 +165,7 @@ def _candidates(spans: Sequence[Span], data: Data) -> list[tuple[Term, ...]]:
     choices: list[list[Term | None]] = []
     for span in spans:
         seen = len(np.unique(data.axes[span.axis.name]))
-        forms = [form for form in span.axis.forms if form not in SHAPED or seen >= 3]
+        forms = [form for form in span.axis.forms if form not in BENT or seen >= 3]
         choices.append([None, *(Term(span, form) for form in forms)])
     found = []
     for combination in itertools.product(*choices):
@@ -354,6 +354,20 @@ class Fit:
     def counted(self) -> tuple[Rival, ...]:
         """The rivals that take part in predictions."""
         return tuple(rival for rival in self.rivals if rival.weight >= NEGLIGIBLE)
+
+    @cached_property
+    def unexplained(self) -> float | None:
+        """How far measurements are off the best rival, relative, where the noise does not explain it; else None.
+
+        Its squares exceed what noise alone would leave in 99 of 100.
+        """
+        from scipy.special import chdtri
+
+        best = min(self.rivals, key=lambda rival: rival.residual)
+        free = len(self.data.time) - _size(best.terms)
+        if free < 1 or best.residual <= self.noise.value**2 * float(chdtri(free, 0.01)):
+            return None
+        return math.sqrt(best.residual / free)
 
     def sample(self, at: Mapping[str, Floats]) -> tuple[Floats, Floats]:
         """Drawn rates of one new measurement, tokens a second (draws, m), and the weight of each draw."""

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 
 #: Forms with a parameter of their own: these need three arms at least, for two never tell a jump from a slope.
 SHAPED: Final = frozenset(("hinge", "threshold", "saturating", "roofline"))
+#: Forms that fewer than three places on an axis cannot tell from a line.
+BENT: Final = SHAPED | {"valley"}
 #: What keeps columns that nothing tells apart solvable, in parts of their own squares.
 RIDGE: Final = 1e-9
 #: How many knees or scales a fit tries.
@@ -55,12 +57,14 @@ class Term:
     @property
     def columns(self) -> int:
         """How many sizes ``b`` it has."""
-        return max(len(self.span.axis.choices) - 1, 1) if self.form == "offset" else 1
+        if self.form == "offset":
+            return max(len(self.span.axis.choices) - 1, 1)
+        return 2 if self.form == "valley" else 1
 
     @property
     def signed(self) -> bool:
         """Whether its size may be negative: time may move either way along the axis."""
-        return self.span.axis.way == "either"
+        return self.span.axis.way == "either" and self.form != "valley"
 
     def grid(self) -> Floats:
         """The parameters to try: knees across the measured range, or scales from a twelfth of it to all of it."""
@@ -97,6 +101,9 @@ class Term:
         if self.form == "offset":
             which = np.arange(1, self.columns + 1)
             return np.asarray(np.round(x)[..., None] == which, dtype=np.float64)
+        if self.form == "valley":
+            parts = (low / np.maximum(x, 1e-9) + 0 * x, (x - low) / width + 0 * x)
+            return np.asarray(np.stack(parts, axis=-1), dtype=np.float64)
         if self.form == "slope":
             value = (x - low) / width if rises else (high - x) / width
         elif self.form == "inverse":

@@ -224,6 +224,9 @@ class Law:
         """What the points do not state, or less than they should, with how many of them."""
         counted = Counter(label for point in self.points for label in point.labels)
         found = [self.note] if self.note else []
+        if self.varying and self.fit.unexplained is not None:
+            found.append(f"no form here explains these points: the best is {self.fit.unexplained:.1%} off, the noise "
+                         f"is {self.fit.noise.value:.1%}; something else differs, or the truth has another form")
         found += [f"{label} ({count} of {len(self.points)} points)" if count < len(self.points) else label
                  for label, count in counted.items()]
         for axis in self.spec.axes:

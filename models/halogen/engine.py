@@ -369,7 +369,7 @@ def _laws() -> dict[Metric, LawSpec]:
     return {
         "prefill": LawSpec(
             "prefill", (Axis("depth", "tokens", ("slope",), "rises"), Axis("request", "tokens", ("inverse",), "falls"),
-                        Axis("max_tok", "tokens", ("slope", "inverse"), "either", Knob("max_tok"))),
+                        Axis("max_tok", "tokens", ("slope", "inverse", "valley"), "either", Knob("max_tok"))),
             (Key("flash_pin_trunk"),), "kv_slots", "ctx", moves=("max_tok",),
         ),
         "decode": LawSpec(
