@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 from typing import Any, Final
 
-NAMES: Final = ("check", "error", "free", "init", "ledger", "propose", "solve")
+NAMES: Final = ("check", "error", "free", "init", "laws", "ledger", "next", "propose", "solve")
 
 _SHARED: Final = "common.json#"
 
@@ -16,7 +16,7 @@ def schema(name: str) -> dict[str, Any]:
     if name not in NAMES:
         raise KeyError(name)
     own: dict[str, Any] = _bundled(_load(name))
-    return own | {"$defs": _load("common")["$defs"]}
+    return own | {"$defs": _load("common")["$defs"] | own.get("$defs", {})}
 
 
 def _load(name: str) -> dict[str, Any]:
