@@ -132,7 +132,7 @@ def _workload(prompt: int | None, answer: int, streams: int | None, corpus: str 
 
 def _print(document: dict[str, Any], as_json: bool, render: Callable[[dict[str, Any]], None]) -> None:
     if as_json:
-        print(json.dumps(document, indent=2))
+        print(json.dumps(document, indent=2, allow_nan=False))
     else:
         render(document)
 
@@ -247,8 +247,9 @@ def next_command(
     weight: WeightOpt = None, as_json: JsonOpt = False,
 ) -> int:
     """Which one measurement would settle most, and what each outcome would mean."""
+    from optimizer.documents import solve_json
     from optimizer.measure import next_json, next_measurement
-    from optimizer.render import show_next
+    from optimizer.render import show_next, show_solve
     from optimizer.solve import solve
     from optimizer.speed import GOALS
 
@@ -257,7 +258,11 @@ def next_command(
     own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
     load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
     question = _question(own, goal, given, at_least, at_most, free, 1, load)
-    _print(next_json(next_measurement(question), solve(question)), as_json, show_next)
+    answer = solve(question)
+    if answer.status == "infeasible":
+        _print(solve_json(answer), as_json, show_solve)
+        return 3
+    _print(next_json(next_measurement(question), answer), as_json, show_next)
     return 0
 
 

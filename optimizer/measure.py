@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from models.declare import Goal
 from models.evaluate import Reader
-from models.expr import Expr, knobs_in, lift
+from models.expr import Expr, knobs_in, lift, maximum
 from models.interval import Interval
 from models.laws import Axis
-from optimizer.box import reach
 from optimizer.check import SCHEMA_VERSION, engine_json, shape_json
 from optimizer.laws import workload_json
 from optimizer.solve import Answer, Bound, OutOfTime, Question, Ranked, solve
@@ -84,13 +84,17 @@ def next_measurement(question: Question) -> Next:
     law, most = used.law, _entropy(used.law)
     best: tuple[float, Axis, float, Ranked] | None = None
     for axis, expr in _axes(question, used):
-        for nats, x in _ranked_places(question, used, axis, expr):
-            if best is not None and nats <= best[0]:
-                break
-            found = _shape_at(question, axis, expr, x)
-            if found is not None:
-                best = (nats, axis, x, found)
-                break
+        for alone in _one_knob(question, expr):
+            for nats, x, window in _ranked_places(alone, used, axis, expr):
+                if best is not None and nats <= best[0]:
+                    break
+                found = _nearest(alone, axis, expr, x, window)
+                if found is not None:
+                    at = at_shape(used, Reader(question.site.model, question.site.given, found.shape))
+                    (nats,) = law.told(at, axis.name, [at[axis.name]])
+                    if best is None or nats > best[0]:
+                        best = (nats, axis, at[axis.name], found)
+                    break
     if best is None:
         first = _first(question, used)
         if first is not None:
@@ -111,16 +115,26 @@ def next_measurement(question: Question) -> Next:
     return Next(question, used, axis.name, x, shape, nats, most, expected, outcomes, why)
 
 
+def _one_knob(question: Question, expr: Expr) -> Iterator[Question]:
+    """The question for each knob alone that is free and moves ``expr``; a stated pair counts as one."""
+    own = knobs_in(expr)
+    moving = [name for name in question.free if name in own or {name, *own} >= PAIR]
+    both = set(moving) >= PAIR
+    groups = [tuple(sorted(PAIR))] if both else []
+    groups += [(name,) for name in moving if not (both and name in PAIR)]
+    for names in groups:
+        yield replace(question, free={name: question.free[name] for name in names})
+
+
 def _first(question: Question, used: Used) -> tuple[Axis, Ranked, str] | None:
     """A first setting that differs, along an axis that no point varies: the furthest that fits, to its better side
     where there is room, within :data:`FIRST` of what it is now.
     """
     for axis in used.law.spec.axes:
         expr = used.axis_expr(axis)
-        if expr is None or axis in used.law.varying or axis.choices or not knobs_in(expr) & question.free.keys():
+        if expr is None or axis in used.law.varying or axis.choices:
             continue
         now = question.now.number(expr)
-        moving = [name for name in question.free if name in knobs_in(expr) or {name, *knobs_in(expr)} >= PAIR]
         if not isinstance(now, Interval):
             continue
         reaches = FIRST[axis.way]
@@ -128,23 +142,21 @@ def _first(question: Question, used: Used) -> tuple[Axis, Ranked, str] | None:
         own = [bound for bound in question.bounds if not bound.why]
         own += [Bound(axis.name, "at least", int(now.low * reaches[0]), "", expr=expr),
                 Bound(axis.name, "at most", int(now.high * reaches[1]), "", expr=expr)]
-        for side in sides:
-            found = _furthest(question, expr, side, own, {name: question.free[name] for name in moving})
-            if found is not None:
+        for alone, side in product(_one_knob(question, expr), sides):
+            found = _furthest(alone, expr, side, own)
+            if found is not None and found.changes:
                 return axis, found, (f"no point varies {axis.name}, and a law needs two settings: measure this one and "
                                      "the one as it is")
     return None
 
 
-def _furthest(question: Question, expr: Expr, side: Literal["max", "min"], bounds: Sequence[Bound],
-              free: dict[str, tuple[int, int]]) -> Ranked | None:
+def _furthest(question: Question, expr: Expr, side: Literal["max", "min"], bounds: Sequence[Bound]) -> Ranked | None:
     goal = Goal(question.goal.name, "", expr, side, "", moves=question.goal.moves)
     try:
-        answer = solve(replace(question, goal=goal, bounds=tuple(bounds), free=free, top=1, speed=None),
-                       seconds=SECONDS)
+        answer = solve(replace(question, goal=goal, bounds=tuple(bounds), top=1, speed=None), seconds=SECONDS)
     except OutOfTime:
         return None
-    return answer.shapes[0] if answer.shapes and answer.shapes[0].changes else None
+    return answer.shapes[0] if answer.shapes else None
 
 
 def _entropy(law: Law) -> float:
@@ -159,43 +171,46 @@ def _axes(question: Question, used: Used) -> Iterator[tuple[Axis, Expr]]:
             yield axis, expr
 
 
-def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr) -> list[tuple[float, float]]:
-    """Places on an axis that shapes may reach inside the data, those that tell most first."""
-    ends = used.law.range_of(axis.name)
-    assert ends is not None
+def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr) -> list[tuple[float, float, int]]:
+    """Places on an axis that shapes reach inside the data, those that tell most first: nats, place, and how far from
+    it a shape still counts as one there.
+    """
     here = at_shape(used, question.now)
     if axis.choices:
-        xs = sorted({float(value) for value in used.law.values[axis.name] if value is not None})
+        xs, window = sorted({float(value) for value in used.law.values[axis.name] if value is not None}), 0
     else:
-        low, high = ends
-        bounds = reach(question.site.model, question.site.given, question.base, question.free, expr)
-        if isinstance(bounds, Interval):
-            low, high = max(low, bounds.low), min(high, bounds.high)
-        if low > high:
+        sides: tuple[Literal["min", "max"], ...] = ("min", "max")
+        ends = [end for side in sides if (end := _furthest(question, expr, side, question.bounds)) is not None]
+        if len(ends) < 2:
+            return []
+        values = [at_shape(used, Reader(question.site.model, question.site.given, end.shape))[axis.name]
+                  for end in ends]
+        low, high = min(values), max(values)
+        if high - low < 1:  # nothing that is free moves it
             return []
         step = (high - low) / PLACES
         xs = sorted({float(round(low + i * step)) for i in range(PLACES + 1)})
+        unsure = max(end.objective.high - end.objective.low for end in ends)  # of a derived row
+        window = math.ceil(step) + unsure
     told = used.law.told(here, axis.name, xs)
     # of places that tell the same, the nearest: less changes
-    return sorted(zip(told, xs, strict=True), key=lambda item: (-round(item[0], 4), abs(item[1] - here[axis.name])))
+    ranked = sorted(zip(told, xs, strict=True), key=lambda item: (-round(item[0], 4), abs(item[1] - here[axis.name])))
+    return [(nats, x, window) for nats, x in ranked]
 
 
-def _shape_at(question: Question, axis: Axis, expr: Expr, x: float) -> Ranked | None:
-    """The nearest shape with the axis at ``x`` that differs from the current one in one knob and fits."""
+def _nearest(question: Question, axis: Axis, expr: Expr, x: float, window: int) -> Ranked | None:
+    """The shape that fits with the axis nearest to ``x``, within ``window`` of it."""
     place = int(x)
     bounds = [bound for bound in question.bounds if bound.name != axis.name]
-    bounds += [Bound(axis.name, "at least", place, str(place), expr=expr),
-               Bound(axis.name, "at most", place, str(place), expr=expr)]
-    nothing = Goal(question.goal.name, "", lift(0), "max", "", moves=question.goal.moves)
+    bounds += [Bound(axis.name, "at least", place - window, str(place), expr=expr),
+               Bound(axis.name, "at most", place + window, str(place), expr=expr)]
+    goal = Goal(question.goal.name, "", maximum(expr - place, lift(place) - expr), "min", "",
+                moves=question.goal.moves)
     try:
-        answer = solve(replace(question, goal=nothing, bounds=tuple(bounds), top=1, speed=None), seconds=SECONDS)
+        answer = solve(replace(question, goal=goal, bounds=tuple(bounds), top=1, speed=None), seconds=SECONDS)
     except OutOfTime:
         return None
-    if not answer.shapes:
-        return None
-    moved = set(answer.shapes[0].changes) - {companion.knob for companion in answer.shapes[0].companions}
-    moved -= set(question.given)
-    return answer.shapes[0] if len(moved) <= 1 or moved <= PAIR else None
+    return answer.shapes[0] if answer.shapes else None
 
 
 def _outcomes(question: Question, used: Used, at: dict[str, float], expected: dict[str, float]) -> Iterator[Outcome]:
@@ -250,7 +265,7 @@ def _best_after(question: Question, used: Used) -> Ranked | None:
 
 
 def next_json(found: Next, now: Answer) -> dict[str, Any]:
-    """The whole answer of ``next``; ``now`` is the recommendation as it stands."""
+    """The whole answer of ``next``; ``now`` is the recommendation as it stands, which must hold a shape."""
     question = found.question
     assert question.speed is not None
     law = found.used.law
@@ -258,11 +273,11 @@ def next_json(found: Next, now: Answer) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "engine": engine_json(question.site),
         "goal": question.goal.name,
-        "law": {"name": law.name, "verdict": law.verdict, "settings": law.arms,
+        "law": {"name": law.name, "metric": law.metric, "verdict": law.verdict, "settings": law.arms,
                 "weights": {rival.name: rival.weight for rival in law.fit.rivals if rival.weight >= 0.0005},
                 "not_separated": list(law.not_separated)},
         "workload": dict(workload_json(question.speed.workload, question.speed.used)),
-        "recommended": None if not now.shapes else _changes_json(question, now.shapes[0]),
+        "recommended": _changes_json(question, now.shapes[0]),
         "measure": None if found.shape is None else {
             "shape": shape_json(question.site.model, found.shape.checked.evaluation.shape),
             "changes": _changes_json(question, found.shape),
