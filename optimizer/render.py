@@ -63,6 +63,11 @@ def figure(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def _value(value: int | float | str) -> str:
+    """A value on an axis: a number or a word."""
+    return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else figure(value)
+
+
 def span(low: float, high: float, unit: str) -> str:
     """An interval for people, in a unit fine enough to tell its ends apart."""
     if low == high:
@@ -99,8 +104,11 @@ def _list(console: Any, title: str, items: Iterable[str]) -> None:
     if not found:
         return
     console.print(f"\n[bold]{title}[/]")
+    grid = _table("", "")
+    grid.show_header, grid.padding = False, (0, 1, 0, 0)
     for item in found:
-        console.print(f"  - {_safe(item)}")
+        grid.add_row("  -", _safe(item))
+    console.print(grid)
 
 
 def _ledger_table(quantities: Mapping[str, Any]) -> Any:
@@ -160,10 +168,11 @@ def _changes(changes: Mapping[str, Sequence[Any]]) -> str:
     return "\n".join(f"{name} {_knob(old)} -> {_knob(new)}" for name, (old, new) in changes.items())
 
 
-def _objective(objective: Mapping[str, Any]) -> str:
+def _objective(objective: Mapping[str, Any], sure: float = 0.5) -> str:
+    """``sure`` is the confidence at which a speed was optimised."""
     unit = objective["unit"]
     if "prediction" in objective:
-        return _predicted(objective)
+        return _predicted(objective, sure)
     if objective["value"] is None:
         change = objective["change"]
         return "not known" if change is None else _better(change, unit)
@@ -175,13 +184,14 @@ def _objective(objective: Mapping[str, Any]) -> str:
     return text
 
 
-def _predicted(objective: Mapping[str, Any]) -> str:
-    """Median and interval of one new measurement, and what the shape gains."""
+def _predicted(objective: Mapping[str, Any], sure: float) -> str:
+    """What is reached at the confidence asked for, median and interval of one new measurement, and the gain."""
     found, unit = objective["prediction"], objective["unit"]
     if found is None:
         return "not known: outside the data"
-    text = (f"{figure(found['median'])} {unit}\n({found['level']:.0%}: "
-            f"{figure(found['low'])} to {figure(found['high'])})")
+    text = "" if sure == 0.5 else f"{figure(objective['value'])} {unit}, {_share(sure)} sure\nmedian "
+    text += (f"{figure(found['median'])} {unit}\n({_share(found['level'])}: "
+             f"{figure(found['low'])} to {figure(found['high'])})")
     if objective["change"]:
         text += "\n" + _better(objective["change"], unit)
     return text
@@ -213,13 +223,15 @@ def show_solve(document: dict[str, Any]) -> None:
     word = {"optimal": "rank 1 is proven best", "feasible": "found within the time limit, not proven best"}
     console.print(f"{word[document['status']]}; every shape was checked again without the solver\n")
     table = _table(("rank", "right"), "change", ("gives", "right"), "what binds", "verdict")
+    sure = document["speed"]["workload"]["confidence"] if document.get("speed") else 0.5
     for shape in document["shapes"]:
-        table.add_row(str(shape["rank"]), _safe(_changes(shape["changes"])), _safe(_objective(shape["objective"])),
+        gives = _safe(_objective(shape["objective"], sure))
+        table.add_row(str(shape["rank"]), _safe(_changes(shape["changes"])), gives,
                       _safe("\n".join(shape["binding"])), _MARK[shape["verdict"]])
     console.print(table)
     best = document["shapes"][0]
     if document.get("speed"):
-        _speed(console, document["speed"])
+        _speed(console, document["speed"], best["objective"]["unit"])
     console.print("\n[bold]Rank 1: the ledger to expect[/] (sizes a card; host RAM in all)")
     console.print(_ledger_table(best["quantities"]))
     console.print()
@@ -233,49 +245,68 @@ def _weights(weights: Mapping[str, float]) -> str:
 
 
 def _share(weight: float) -> str:
-    return "> 99 %" if 0.995 < weight < 1 else f"{weight:.0%}".replace("%", " %")
+    """A probability or a weight; neither nothing nor certainty is said where it is only near."""
+    return "> 99 %" if 0.995 < weight < 1 else "< 1 %" if 0 < weight < 0.005 else f"{100 * weight:.0f} %"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:,.1f} %"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _rate(rate: float) -> str:
     return f"{figure(rate)} t/s"
 
 
-def _speed(console: Any, speed: Mapping[str, Any]) -> None:
+def _evidence(law: Mapping[str, Any]) -> str:
+    return (f"{_count(law['points'], 'point')} at {_count(law['settings'], 'setting')} from "
+            f"{_safe(', '.join(law['sources']))}")
+
+
+def _speed(console: Any, speed: Mapping[str, Any], unit: str) -> None:
     load = speed["workload"]
-    words = [f"a prompt of {load['prompt_tokens']:,} tokens" if load["prompt_tokens"] else "prompt not stated",
-             f"streams: {load['streams']}",
-             f"the speed that one measurement reaches with a probability of {load['confidence']:.0%}"]
-    if speed["how"]:
-        words.insert(0, speed["how"])
+    metrics = {law["metric"] for law in speed["laws"]}
+    what = "prompt" if "prefill" in metrics else "context"
+    words = [speed["how"]] if speed["how"] else []
+    if not speed["how"]:  # which names the prompt
+        words.append(f"a {what} of {load['prompt_tokens']:,} tokens" if load["prompt_tokens"] else f"{what} not stated")
+    if "decode" in metrics and load["streams"] is not None:
+        words.append("all slots busy" if isinstance(load["streams"], str) else _count(load["streams"], "stream"))
+    words.append(f"what one measurement reaches with a probability of {_share(load['confidence'])}")
     console.print(f"\n[bold]The speed[/]: {_safe('; '.join(words))}")
     for law in speed["laws"]:
-        console.print(f"  law: {_safe(law['name'])}; {law['points']} points at {law['settings']} settings, from "
-                      f"{_safe(', '.join(law['sources']))}")
-        console.print(f"  {_safe(law['verdict'])} ({_safe(_weights(law['weights']))}); noise {law['noise']:.1%}")
+        console.print(f"  law: {_safe(law['name'])}; {_evidence(law)}")
+        console.print(f"  {_safe(law['verdict'])} ({_safe(_weights(law['weights']))}); noise {_percent(law['noise'])}")
     for text in speed["extrapolated"]:
         console.print(f"  [yellow]extrapolated:[/] {_safe(text)}")
     rivals = speed["rivals"]
     if rivals is None:
         return
     names = [item["law"] for item in rivals["choices"]]
-    table = _table("if this law is true", "its choice", *((f"{name} expects", "right") for name in names))
+    console.print("  what each form of the law would choose, and what each form expects of it "
+                  f"({'seconds' if unit == 's' else unit}):")
+    table = _table("if it is", "choose", *((name, "right") for name in names))
     for item in rivals["choices"]:
         table.add_row(f"{_safe(item['law'])} ({_share(item['weight'])})", _safe(_changes(item["changes"])),
-                      *(_rate(item["rates"][name]) for name in names))
-    for title, key in (("rank 1", "rank_1"), ("loses least under any", "good_under_all")):
+                      *(figure(item["rates"][name]) for name in names))
+    for title, key in (("rank 1", "rank_1"), ("good under all", "good_under_all")):
         item = rivals[key]
         table.add_row(f"[bold]{title}[/]", _safe(_changes(item["changes"])),
-                      *(_rate(item["rates"][name]) for name in names))
+                      *(figure(item["rates"][name]) for name in names))
     console.print(table)
     loses = rivals["good_under_all"]["loses_at_most"]
-    console.print("  rank 1 is as good as any under every law" if rivals["agree"] else
-                  f"  the laws disagree about the best shape; the last row loses {loses:.1%} at most under any of them")
+    console.print("  rank 1 is as good as any, whichever form is true" if rivals["agree"] else
+                  "  the forms disagree about the best shape; what is good under all of them loses "
+                  f"{_percent(loses)} at most")
 
 
 def show_laws(document: dict[str, Any]) -> None:
     """``laws``: each law with its forms and, of few, a plot; then an overview."""
     console = _console()
-    console.print(f"[bold]{document['points']} points[/] in {_safe(', '.join(document['files']))}")
+    console.print(f"[bold]{_count(document['points'], 'point')}[/] in {_safe(', '.join(document['files']))}")
     plots = len(document["laws"]) <= 3
     for law in document["laws"]:
         _law(console, law, plot=plots)
@@ -285,35 +316,46 @@ def show_laws(document: dict[str, Any]) -> None:
                        "verdict")
         for law in document["laws"]:
             table.add_row(_safe(law["name"]), str(law["points"]), str(law["settings"]),
-                          f"{law['left_out']['median']:.1%}", f"{law['left_out']['worst']:.1%}", _safe(law["verdict"]))
+                          _percent(law["left_out"]["median"]), _percent(law["left_out"]["worst"]),
+                          _safe(law["verdict"]))
         console.print(table)
-    _list(console, "No law yet", [f"{item['name']}: {item['why']}" for item in document["unfitted"]])
-    _list(console, "Not this site's", [f"{item['name']}: {item['why']}" for item in document["elsewhere"]])
+    _list(console, "No law yet", _grouped(document["unfitted"]))
+    _list(console, "Not this site's", _grouped(document["elsewhere"]))
     _list(console, "Refused", [f"{item['file']}:{item['line']}: {item['reason']}" for item in document["refused"]])
     for path in document.get("pictures", ()):
         console.print(f"drawn: {_safe(path)}")
 
 
+def _grouped(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Laws with why each does not count; those of one reason that are many are only counted."""
+    reasons: dict[str, list[str]] = {}
+    for item in items:
+        reasons.setdefault(item["why"], []).append(item["name"])
+    return [text for why, names in reasons.items()
+            for text in ([f"{len(names)} laws: {why}"] if len(names) > 3 else [f"{name}: {why}" for name in names])]
+
+
 def _law(console: Any, law: Mapping[str, Any], *, plot: bool) -> None:
     console.print(f"\n[bold]{_safe(law['name'])}[/]: {_safe(law['verdict'])}")
-    ranges = "; ".join(f"{item['axis']} {item['low']} to {item['high']} {item['unit']}".rstrip()
+    ranges = "; ".join(f"{item['axis']} {_value(item['low'])} to {_value(item['high'])}"
+                       + (f" {item['unit']}" if item["unit"] not in ("", item["axis"]) else "")
                        for item in law["ranges"])
-    console.print(f"{law['points']} points at {law['settings']} settings from {_safe(', '.join(law['sources']))}; "
-                  f"measured over {_safe(ranges)}; noise {law['noise']['value']:.1%} ({law['noise']['how']})")
+    console.print(f"{_evidence(law)}; measured over {_safe(ranges)}; "
+                  f"noise {_percent(law['noise']['value'])} ({law['noise']['how']})")
     for axis, shares in law["shares"].items():
         console.print(f"{axis}: {_safe(_weights(shares))}")
     table = _table("form", ("weight", "right"), ("left out", "right"), ("first to last", "right"), ("knee", "right"))
     for form in law["forms"]:
         ends = "" if form["from"] is None else f"{figure(form['from'])} -> {figure(form['to'])} t/s"
-        error = "" if form["left_out_error"] is None else f"{form['left_out_error']:.1%} off"
+        error = "" if form["left_out_error"] is None else f"{_percent(form['left_out_error'])} off"
         knees = ", ".join(figure(term["knee"]) for term in form["terms"] if term["knee"] is not None)
         table.add_row(_safe(form["name"]), _share(form["weight"]), error, ends, knees)
     console.print(table)
     if law["prediction"]:
         found = law["prediction"]
         label = " (extrapolated)" if found["extrapolated"] else ""
-        console.print(f"this site's shape: {_rate(found['median'])}{label}, {found['level']:.0%} of new measurements "
-                      f"from {figure(found['low'])} to {figure(found['high'])}")
+        console.print(f"this site's shape: {_rate(found['median'])}{label}, {_share(found['level'])} of new "
+                      f"measurements from {figure(found['low'])} to {figure(found['high'])}")
     elif law["beyond"]:
         console.print(f"this site's shape lies outside: {_safe('; '.join(law['beyond']))}")
     if plot and law["curve"] is not None:
@@ -343,26 +385,32 @@ def show_next(document: dict[str, Any]) -> None:
     law = document["law"]
     _heading(console, document, f"which measurement settles most for [bold]{document['goal']}[/]")
     console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])} ({_safe(_weights(law['weights']))})")
-    if document["recommended"] is not None:
-        console.print(f"recommended now: {_safe(_changes(document['recommended']).replace(chr(10), ', '))}")
+    console.print(f"recommended now: {_safe(_changes(document['recommended']).replace(chr(10), ', '))}")
     found = document["measure"]
     if found is None:
         console.print(f"\n{_safe(document['why'])}")
     else:
         load = document["workload"]
-        prompt = f", a prompt of {load['prompt_tokens']:,} tokens" if load["prompt_tokens"] else ""
-        console.print(f"\n[bold]Measure[/]: {_safe(_changes(found['changes']).replace(chr(10), ', '))}{prompt}, cold")
+        words = ["the server as it is" if not found["changes"] else
+                 _changes(found["changes"]).replace("\n", ", ")]
+        what = "a prompt" if law["metric"] == "prefill" else "a context"
+        words += [f"{what} of {load['prompt_tokens']:,} tokens"] if load["prompt_tokens"] else []
+        if law["metric"] == "prefill":
+            words.append("cold")
+        elif isinstance(load["streams"], int):
+            words.append(_count(load["streams"], "stream"))
+        console.print(f"\n[bold]Measure[/]: {_safe(', '.join(words))}")
         if document["why"]:
             console.print(_safe(document["why"]))
         if found["expected"]:
             expected = ", ".join(f"{name} {_rate(rate)}" for name, rate in found["expected"].items())
-            console.print(f"expected: {_safe(expected)}; noise {found['noise']:.1%}")
+            console.print(f"expected: {_safe(expected)}; noise {_percent(found['noise'])}")
             console.print(f"it tells {found['tells']:.2f} of the {found['most']:.2f} nats that are open")
-        table = _table(("if it says", "right"), "as expected by", "then", "recommended then", ("expecting", "right"))
+        table = _table(("if it says", "right"), "as expected by", "then", "best then", ("expecting", "right"))
         for item in document["outcomes"]:
             settled = f"decided: {item['decided']}" if item["decided"] else "still open"
             best = item["recommended"]
-            then = "" if best is None else _changes(best)
+            then = "" if best is None else "as now" if best == document["recommended"] else _changes(best)
             says = "" if item["prediction"] is None else figure(item["prediction"]["median"])
             table.add_row(f"about {_rate(item['rate'])}", _safe(", ".join(item["expected_by"])),
                           _safe(f"{settled}\n{_weights(item['weights'])}"), _safe(then), says)
