@@ -56,10 +56,14 @@ def ask(capsys: pytest.CaptureFixture[str], *words: str) -> Said:
     assert code in (0, 2, 3, 4), err
     if "--json" not in words:
         return Said(code, out, err)
-    document = json.loads(out)
+    document = json.loads(out, parse_constant=_no_number)
     assert isinstance(document, dict)
     assert "{" not in err
     return Said(code, out, err, document)
+
+
+def _no_number(text: str) -> None:
+    raise AssertionError(f"{text} is no JSON")
 
 
 def site_of(folder: Path, server: Server) -> Path:
@@ -242,3 +246,88 @@ SERVERS: Mapping[str, Server] = {
     "halogen 0.13 with its log": HALOGEN_READ,
     "halogen 0.17": HALOGEN_LATE,
 }
+
+POINT_COLUMNS = ("engine", "version", "model", "knobs", "tokens_in", "depth", "tokens_out", "streams", "cache",
+                 "corpus", "metric", "value", "unit", "rep", "date", "source", "note")
+#: A prompt that fits every server here, and how much of an answer counts.
+PROMPT, GENERATED = 20_000, 512
+
+
+def point(server: Server, rate: float | str, *, model: str = "", knobs: str = "", metric: str = "prefill",
+          cells: Mapping[str, int | str] | None = None, **more: int | str) -> str:
+    """A row of a points file, measured on ``server`` with cold prompts; ``cells`` and ``more`` are other columns."""
+    name, _, own = server.engine.partition("@")
+    row: dict[str, object] = {
+        "engine": name, "version": own, "model": model or MODELS[name], "knobs": knobs,
+        "tokens_in": PROMPT, "tokens_out": "" if metric == "prefill" else GENERATED, "cache": "cold", "metric": metric,
+        "value": rate, "unit": "t/s", "source": "a probe", **(cells or {}), **more,
+    }
+    return ",".join(str(row.get(column, "")) for column in POINT_COLUMNS)
+
+
+def points(*rows: str) -> str:
+    """A points file of these rows."""
+    return "\n".join((",".join(POINT_COLUMNS), *rows)) + "\n"
+
+
+MODELS: Mapping[str, str] = {"radiance": "qwen3.8-flash-next-w4", "halogen": "w4b"}
+_PAIRS = ((22_208, 3_397), (23_000, 3_402), (24_000, 3_290), (25_600, 3_584), (26_071, 4_379))
+
+
+def _decodes(server: Server, knobs: str, model: str = "") -> list[str]:
+    """Decode with one to eight streams at two contexts, in two corpora."""
+    return [point(server, rate, metric="decode-total" if streams > 1 else "decode", streams=streams, tokens_in=context,
+                  corpus=corpus, knobs=knobs, model=model)
+            for corpus, share in (("prose", 1.0), ("code [of ours]", 1.4))
+            for context, far in ((PROMPT, 1.0), (50_000, 0.9))
+            for streams, rate in ((1, 124.1 * share * far), (2, 171 * share * far), (4, 190 * share * far),
+                                  (8, 201 * share * far))]
+
+
+def _stated() -> str:
+    rows = [point(STATED, rate, knobs=f"tp=2 vram_weights_mib={slab} vram_kv_mib={29_614 - slab}")
+            for slab, rate in _PAIRS]
+    rows += [point(STATED, 3_290, knobs="tp=2 vram_weights_mib=25600", source="another probe [of 3]")]
+    return points(*rows, *_decodes(STATED, "tp=2 vram_weights_mib=24000"))
+
+
+def _derived() -> str:
+    split = "tp=2 expert_vs_cache_ratio={} vram_weights={}GiB"
+    model = "qwen3.8-next-flash-fp8-iq4r-moe"
+    rows = [point(DERIVED, rate, model=model, knobs=split.format(ratio, slab), rep=rep)
+            for ratio, slab, rates in ((0.6, 19.5, (1_700, 1_712)), (0.7, 22.4, (1_900, 1_893)),
+                                       (0.75, 23.8, (1_993, 1_988)), (0.82, 25.27, (2_193, 2_150)))
+            for rep, rate in enumerate(rates)]
+    return points(*rows, *_decodes(DERIVED, split.format(0.82, 25.27), model))
+
+
+def _funded() -> str:
+    model = "qwen3.8-next-flash-fp8-iq4r-moe"
+    split = "tp=2 host_pool_mib={} vram_weights_mib=0 vram_weights={}GiB"
+    rows = [point(FUNDED, rate, model=model, knobs=split.format(pool, slab))
+            for pool, slab, rate in ((12_288, 23.4, 2_750), (10_240, 22.1, 2_430), (8_192, 20.0, 2_010),
+                                     (14_336, 24.9, 2_840))]
+    return points(*rows, *_decodes(FUNDED, "tp=2 host_pool_mib=12288 vram_weights_mib=0", model))
+
+
+def _halogen() -> str:
+    rows = [point(HALOGEN, rate, knobs=f"max_tok={most}", tokens_in=prompt)
+            for prompt, far in ((8_192, 0.95), (PROMPT, 1.0), (131_072, 0.93))
+            for most, rate in ((8_192, 1_100 * far), (16_384, 1_300 * far), (32_768, 1_420 * far))]
+    return points(*rows, *_decodes(HALOGEN, "mtp_depth=0"))
+
+
+#: Servers with made-up speeds measured on them.
+MEASURED: Mapping[str, tuple[Server, str]] = {
+    "stated pair": (STATED, _stated()),
+    "derived split": (DERIVED, _derived()),
+    "funded by the host pool": (FUNDED, _funded()),
+    "halogen": (HALOGEN, _halogen()),
+}
+
+
+def measured(folder: Path, server: Server, text: str | bytes, name: str = "points.csv") -> list[str]:
+    """The words that name ``server`` and a points file, all written into ``folder``."""
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return [*server.words(folder), "--points", str(path)]

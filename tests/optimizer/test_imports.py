@@ -13,7 +13,7 @@ import pytest
 import measurements
 import models
 import optimizer
-from tests.optimizer.servers import DERIVED, HALOGEN, STATED, site_of
+from tests.optimizer.servers import DERIVED, HALOGEN, STATED, point, points, site_of
 
 HEAVY = ("ortools", "scipy", "pandas", "numpy")
 ROOTS = {"models": models, "measurements": measurements, "optimizer": optimizer}
@@ -51,6 +51,22 @@ def test_help_and_quick_commands_import_nothing_heavy(tmp_path: Path) -> None:
         seen, names = modules_of(*asked)
         assert seen == code, asked
         assert names.isdisjoint(HEAVY), asked
+
+
+def test_laws_import_no_solver_and_check_no_points(tmp_path: Path) -> None:
+    site = site_of(tmp_path, STATED)
+    toml = site / "site.toml"
+    toml.write_text('points = "points.csv"\n' + toml.read_text(encoding="utf-8"), encoding="utf-8")
+    (site / "points.csv").write_bytes(b"\0")
+    for words in (["check", str(site)], ["check", str(site), "--json"]):
+        seen, names = modules_of(*words)
+        assert (seen, names & {*HEAVY, "matplotlib"}) == (0, set())
+    rows = (point(STATED, rate, knobs=f"tp=2 vram_weights_mib={slab}")
+            for slab, rate in ((22_208, 3_397), (26_071, 4_379)))
+    (site / "points.csv").write_text(points(*rows), encoding="utf-8")
+    for words in (["laws", str(site)], ["laws", "--points", "reference", "--json"]):
+        seen, names = modules_of(*words)
+        assert (seen, names & {"ortools", "pandas", "matplotlib"}) == (0, set())
 
 
 def test_json_and_help_import_no_tables(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from jsonschema import Draft202012Validator
 from models.declare import Basis, Outcome, Phase, Verdict
 from models.engines import build, resolve
 from optimizer.schema import NAMES, schema
+from optimizer.speed import GOALS as SPEED_GOALS
 from tests.optimizer.servers import (
     BUDGET,
     DERIVED,
     FUNDED,
     HALOGEN,
     HOST,
+    MEASURED,
     SERVERS,
     STALLED_LOG,
     STATED,
@@ -28,6 +31,7 @@ from tests.optimizer.servers import (
     facts,
     funded_env,
     halogen_env,
+    measured,
     pair_env,
     site_of,
     with_config,
@@ -40,6 +44,7 @@ GOALS = ("context", "sequences", "sessions", "slab", "host-ram", "headroom")
 def valid(name: str, document: Mapping[str, Any]) -> None:
     """The document keeps to its schema, and what a schema cannot say holds too."""
     VALIDATORS[name].validate(document)
+    finite(document)
     for part in parts(document):
         low, high = part.get("low"), part.get("high")
         if isinstance(low, int) and isinstance(high, int):
@@ -52,6 +57,14 @@ def valid(name: str, document: Mapping[str, Any]) -> None:
                 assert part["slack"] >= 0, part
             elif part["verdict"] == "does_not_fit":
                 assert part["slack_high"] < 0, part
+
+
+def finite(node: Any) -> None:
+    """No number in a document is NaN or infinite."""
+    if isinstance(node, float):
+        assert math.isfinite(node)
+    for item in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        finite(item)
 
 
 def parts(node: Any) -> Iterator[Mapping[str, Any]]:
@@ -98,6 +111,7 @@ def test_words_are_those_of_the_models() -> None:
     assert shared["phase"]["enum"] == [phase.value for phase in Phase]
     assert shared["basis"]["enum"] == list(Basis.__args__)  # type: ignore[attr-defined]
     assert shared["goal"]["enum"] == list(GOALS)
+    assert shared["speed_goal"]["enum"] == list(SPEED_GOALS)
     for engine in ("radiance@1.0.13", "radiance@1.8.1", "halogen@0.13.0"):
         model = build(resolve(engine), container="")
         assert set(model.goals) | set(model.no_goals) <= set(GOALS)
@@ -339,5 +353,69 @@ def test_schemas_are_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ("error", {"schema_version": 1, "error": {"kind": "missing_facts", "message": "x", "file": None,
                                                   "line": None}}),
     ]
+    for number, (name, document) in enumerate(wrong):
+        assert not VALIDATORS[name].is_valid(document), number
+
+
+SPEED_ANSWERS: Mapping[str, tuple[str, ...]] = {
+    "laws": (), "prefill": ("--top", "2"), "decode": ("--top", "1"),
+    "decode-total": ("--top", "1", "--confidence", "0.8"), "balanced": ("--top", "1", "--prompt-tokens", "20000"),
+    "propose": ("--goal", "prefill", "--top", "1"), "next": ("--goal", "prefill"),
+}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("asked", SPEED_ANSWERS)
+def test_speeds(name: str, asked: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server, text = MEASURED[name]
+    command = [asked] if asked in ("laws", "propose", "next") else ["solve", "--goal", asked]
+    said = ask(capsys, *command, *measured(tmp_path, server, text), *SPEED_ANSWERS[asked], "--json")
+    document = answered(said, command[0])
+    assert said.code == 0
+    if command[0] in ("solve", "propose"):
+        ranked_well(document)
+        for shape in document["shapes"]:
+            found = shape["objective"]["prediction"]
+            assert found["low"] <= found["median"] <= found["high"]
+
+
+def test_speed_schemas_are_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server, text = MEASURED["stated pair"]
+    words = [*measured(tmp_path, server, text), "--json"]
+    solve = ask(capsys, "solve", *words, "--goal", "prefill", "--top", "1").document
+    laws = ask(capsys, "laws", *words).document
+    after = ask(capsys, "next", *words).document
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("solve", edited(solve, lambda d: d.pop("speed"))),
+        ("solve", edited(solve, lambda d: d.pop("within"))),
+        ("solve", edited(solve, lambda d: d.update(goal="slab"))),
+        ("solve", edited(solve, lambda d: d.update(order=["prefill"]))),
+        ("solve", edited(solve, lambda d: d["shapes"][0]["objective"].pop("prediction"))),
+        ("solve", edited(solve, lambda d: d["shapes"][0]["objective"].update(value=None))),
+        ("solve", edited(solve, lambda d: d["shapes"][0]["objective"]["prediction"].update(sure=1))),
+        ("solve", edited(solve, lambda d: d["speed"].update(note=""))),
+        ("solve", edited(solve, lambda d: d["speed"]["laws"][0].update(noise=0))),
+        ("solve", edited(solve, lambda d: d["speed"]["laws"][0]["weights"].update(hinge=1.2))),
+        ("solve", edited(solve, lambda d: d["speed"]["workload"].update(streams="some"))),
+        ("solve", edited(solve, lambda d: d["within"][0].pop("why"))),
+        ("laws", edited(laws, lambda d: d.update(laws=[]))),
+        ("laws", edited(laws, lambda d: d.update(note=""))),
+        ("laws", edited(laws, lambda d: d["laws"][0].update(metric="ttft"))),
+        ("laws", edited(laws, lambda d: d["laws"][0].update(points=1))),
+        ("laws", edited(laws, lambda d: d["laws"][0]["forms"][0].update(weight=1.5))),
+        ("laws", edited(laws, lambda d: d["laws"][0]["forms"][0].update(left_out_error=None))),
+        ("laws", edited(laws, lambda d: d["laws"][0]["curve"].update(extra=1))),
+        ("laws", edited(laws, lambda d: d["laws"][0]["ranges"][0].update(low=None))),
+        ("laws", edited(laws, lambda d: d["laws"][0]["prediction"].pop("level"))),
+        ("next", edited(after, lambda d: d.update(goal="slab"))),
+        ("next", edited(after, lambda d: d.update(recommended=None))),
+        ("next", edited(after, lambda d: d.update(measure=None, why=None))),
+        ("next", edited(after, lambda d: d["law"].update(verdict=""))),
+        ("next", edited(after, lambda d: d["outcomes"][0].update(rate=0))),
+        ("next", edited(after, lambda d: d["measure"].update(verdict="knife_edge"))),
+        ("next", solve),
+    ]
+    for name, document in (("solve", solve), ("laws", laws), ("next", after)):
+        valid(name, document)
     for number, (name, document) in enumerate(wrong):
         assert not VALIDATORS[name].is_valid(document), number
