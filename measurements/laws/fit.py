@@ -464,7 +464,7 @@ class Fit:
         exponential, which are much alike, until the other one has next to none.
         """
         best = self.rivals[0]
-        needed = _size([max((Term(span, form) for form in span.axis.forms), key=lambda term: term.shaped)
+        needed = _size([max((Term(span, form) for form in span.axis.forms), key=lambda term: _size([term]))
                         for span in self.spans])
         # a choice has one form, which repeats decide
         spare = 2 if any(not span.axis.choices for span in self.spans) else 0

@@ -26,11 +26,13 @@ STREAMS = Axis("streams", "streams", ("slope", "hinge"), "rises")
 DTYPE = Axis("dtype", "", ("offset",), "either", choices=("bf16", "fp8"))
 WIRE = Axis("wire", "", ("offset",), "either", choices=("exact", "half", "none"))
 BATCH = Axis("batch", "tokens", ("slope", "inverse"), "either")
+CHUNK = Axis("chunk", "tokens", ("slope", "inverse", "valley"), "either")
 
 #: The ends of the data on each axis.
 ENDS: Mapping[str, tuple[float, float]] = {
     "slab": (20_000.0, 28_000.0), "depth": (1_000.0, 200_000.0), "request": (500.0, 200_000.0),
     "streams": (1.0, 12.0), "dtype": (0.0, 1.0), "wire": (0.0, 2.0), "batch": (2_048.0, 32_768.0),
+    "chunk": (2_048.0, 32_768.0),
 }
 NOISE = 0.03
 
@@ -67,6 +69,7 @@ TRUTHS = (
     Truth("request and depth", (DEPTH, REQUEST), ("slope", "inverse")),
     Truth("slab (hinge) and depth", (SLAB, DEPTH), ("hinge", "slope")),
     Truth("slab (hinge), depth idle", (SLAB, DEPTH), ("hinge", "")),
+    _one(CHUNK, "valley"), _one(CHUNK, "inverse"),
 )
 BY_NAME: Mapping[str, Truth] = {truth.name: truth for truth in TRUTHS}
 
@@ -99,6 +102,7 @@ def _term(axis: Axis, form: str, x: Floats, u: Floats, b: Floats, k: float) -> F
         "": 0 * u,
         "slope": 1 - u if falls else u,
         "inverse": ENDS[axis.name][0] / x,
+        "valley": ENDS[axis.name][0] / x + k * u,
         "hinge": 1 - late if falls else late,
         "threshold": np.where(u < k, 1.0, 0.0),
         "saturating": early if falls else 1 - early,

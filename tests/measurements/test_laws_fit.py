@@ -21,6 +21,7 @@ from models.laws import Axis
 from tests.measurements.simulated import (
     BATCH,
     BY_NAME,
+    CHUNK,
     DEPTH,
     DTYPE,
     REQUEST,
@@ -97,6 +98,12 @@ def test_between_two_arms_the_interval_leaves_room_for_a_knee(name: str) -> None
     """No rival with a knee stands, and yet nothing says that the law runs straight between the two."""
     covered = [one.covered for seed in range(6) if (one := run(BY_NAME[name], 2, 3, seed))]
     assert np.mean(covered) >= 0.85 - 2 * sampling_error(covered)
+
+
+def test_two_arms_admit_no_valley() -> None:
+    fit = fitted(np.array([1.0, 1.02, 1.3, 1.31]), {CHUNK: np.array([2_048.0, 2_048, 8_192, 8_192])})
+    assert {rival.name for rival in fit.rivals} == {"constant", "slope", "inverse"}
+    assert fit.decided is None
 
 
 def test_between_two_arms_the_median_runs_straight() -> None:

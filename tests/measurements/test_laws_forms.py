@@ -11,7 +11,7 @@ from scipy.optimize import lsq_linear, nnls
 from measurements.laws.fit import span_of
 from measurements.laws.forms import Floats, Span, Term, smallest
 from models.laws import FORMS
-from tests.measurements.simulated import BATCH, REQUEST, SLAB, STREAMS, TURN, WIRE
+from tests.measurements.simulated import BATCH, CHUNK, REQUEST, SLAB, STREAMS, TURN, WIRE
 
 FALLING = span_of(SLAB, np.array([100.0, 150.0, 300.0]))
 RISING = span_of(TURN, np.array([100.0, 150.0, 300.0]))
@@ -39,6 +39,13 @@ def test_each_form_says_what_it_is_documented_to(span: Span, form: str, paramete
 def test_a_choice_has_one_column_beyond_the_first() -> None:
     span = span_of(WIRE, np.array([0.0, 1.0, 2.0]))
     assert Term(span, "offset").column(np.array([0.0, 2.0, 1.0]), np.zeros(1)).tolist() == [[0, 0], [0, 1], [1, 0]]
+
+
+def test_a_valley_has_a_cost_that_shrinks_and_one_that_grows() -> None:
+    term = Term(span_of(CHUNK, np.array([10.0, 20.0, 30.0])), "valley")
+    assert term.column(np.array([10.0, 20.0, 30.0]), np.zeros(1)) == pytest.approx(
+        np.array([[1, 0], [0.5, 0.5], [1 / 3, 1]]))
+    assert not term.signed
 
 
 def test_only_what_may_work_either_way_is_signed() -> None:
