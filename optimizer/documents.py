@@ -85,7 +85,7 @@ def speed_json(answer: Answer) -> dict[str, Any] | None:
 
     def choice(item: Choice) -> dict[str, Any]:
         return {"changes": {name: [None if old is None else model.knobs[name].show(old), model.knobs[name].show(new)]
-                            for name, (old, new) in item.changes.items()}, "rates": item.expects}
+                            for name, (old, new) in item.changes.items()}, "expects": item.expects}
 
     return {
         "workload": dict(workload_json(speed.workload, speed.used)),

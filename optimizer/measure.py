@@ -8,6 +8,7 @@ tells most of which of them is true.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -20,7 +21,7 @@ from models.interval import Interval
 from models.laws import Axis
 from optimizer.check import SCHEMA_VERSION, engine_json, shape_json
 from optimizer.laws import workload_json
-from optimizer.solve import Answer, Bound, OutOfTime, Question, Ranked, solve
+from optimizer.solve import Answer, Bound, OutOfTime, Question, Ranked, data_bounds, solve
 from optimizer.speed import Encoder, Speed, Used, at_shape
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ WORTH: Final = 0.05
 #: How far from its value now an axis is first measured, by the way it works: time may move either way only where a
 #: setting is usually halved or doubled.
 FIRST: Final = {"falls": (0.9, 1.1), "rises": (0.9, 1.1), "either": (0.5, 2.0)}
+#: How far beyond the data a measurement may lie, in parts of what they enclose, and what it counts against one inside,
+#: for what the rivals expect there is less sure.
+BEYOND: Final = 0.5
+OUTSIDE: Final = 0.7
+#: A place that was measured so often is not proposed again.
+REPEATED: Final = 3
 #: What one solve may take.
 SECONDS: Final = 2.0
 #: Outcomes shown at most.
@@ -109,8 +116,11 @@ def next_measurement(question: Question) -> Next:
     at = at_shape(used, reader)
     expected = {rival.name: law.rates(at, rival=place)[0]
                 for place, rival in enumerate(law.fit.rivals) if rival.weight >= 0.01}
-    why = ("the rivals agree there within the noise: more of the same settings, repeated, would tell as much"
-           if nats < WORTH else "")
+    why = ""
+    if nats < WORTH:
+        why = "the rivals agree there within the noise: more of the same settings, repeated, would tell as much"
+    elif law.outside({axis.name: x}):
+        why = "this lies outside the data, where what the rivals expect is extrapolated"
     outcomes = tuple(_outcomes(question, used, at, expected))
     return Next(question, used, axis.name, x, shape, nats, most, expected, outcomes, why)
 
@@ -180,7 +190,8 @@ def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr) -> li
         xs, window = sorted({float(value) for value in used.law.values[axis.name] if value is not None}), 0
     else:
         sides: tuple[Literal["min", "max"], ...] = ("min", "max")
-        ends = [end for side in sides if (end := _furthest(question, expr, side, question.bounds)) is not None]
+        wide = _widened(question, used, axis, expr)
+        ends = [end for side in sides if (end := _furthest(question, expr, side, wide)) is not None]
         if len(ends) < 2:
             return []
         values = [at_shape(used, Reader(question.site.model, question.site.given, end.shape))[axis.name]
@@ -192,10 +203,26 @@ def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr) -> li
         xs = sorted({float(round(low + i * step)) for i in range(PLACES + 1)})
         unsure = max(end.objective.high - end.objective.low for end in ends)  # of a derived row
         window = math.ceil(step) + unsure
-    told = used.law.told(here, axis.name, xs)
+    inside = used.law.range_of(axis.name)
+    assert inside is not None
+    enough = {value for value, count in Counter(used.law.values[axis.name]).items() if count >= REPEATED}
+    told = [nats * (1 if inside[0] <= x <= inside[1] else OUTSIDE) * (x not in enough)
+            for nats, x in zip(used.law.told(here, axis.name, xs), xs, strict=True)]
     # of places that tell the same, the nearest: less changes
     ranked = sorted(zip(told, xs, strict=True), key=lambda item: (-round(item[0], 4), abs(item[1] - here[axis.name])))
     return [(nats, x, window) for nats, x in ranked]
+
+
+def _widened(question: Question, used: Used, axis: Axis, expr: Expr) -> list[Bound]:
+    """The question's bounds, with the data's ends on ``axis`` moved apart by half of what they enclose."""
+    ends = used.law.range_of(axis.name)
+    assert ends is not None
+    kept = [bound for bound in question.bounds if not (bound.name == axis.name and bound.expr is not None)]
+    if len(kept) == len(question.bounds):
+        return kept
+    more = (ends[1] - ends[0]) * BEYOND
+    return [*kept, Bound(axis.name, "at least", max(int(ends[0] - more), 1), "", expr=expr),
+            Bound(axis.name, "at most", int(ends[1] + more), "", expr=expr)]
 
 
 def _nearest(question: Question, axis: Axis, expr: Expr, x: float, window: int) -> Ranked | None:
@@ -244,9 +271,8 @@ def _possible(law: Law, at: dict[str, float]) -> list[tuple[float, str]]:
     for rival in law.fit.counted:
         if rival.weight < 0.01:
             continue
-        rates = sorted(1 / float(time) for time in rival.times(law.grid(at))[:, 0] if time > 0)
-        if rates:
-            found += [(rates[int(share * (len(rates) - 1))], rival.name) for share in (0.1, 0.5, 0.9)]
+        rates = sorted(1 / float(time) for time in rival.times(law.grid(at))[:, 0])
+        found += [(rates[int(share * (len(rates) - 1))], rival.name) for share in (0.1, 0.5, 0.9)]
     return found
 
 
@@ -257,8 +283,10 @@ def _best_after(question: Question, used: Used) -> Ranked | None:
     encoder = Encoder(speed, question.site, question.base, question.free,
                       Reader(question.site.model, question.site.given, question.base))
     goal = replace(encoder.goal(), moves=question.goal.moves)
+    reader = Reader(question.site.model, question.site.given, question.base)
+    bounds = (*(bound for bound in question.bounds if bound.expr is None), *data_bounds(speed, question, reader))
     try:
-        answer: Answer = solve(replace(question, goal=goal, speed=speed, top=1), seconds=SECONDS)
+        answer: Answer = solve(replace(question, goal=goal, bounds=bounds, speed=speed, top=1), seconds=SECONDS)
     except OutOfTime:
         return None
     return answer.shapes[0] if answer.shapes else None

@@ -291,11 +291,11 @@ def _speed(console: Any, speed: Mapping[str, Any], unit: str) -> None:
     table = _table("if it is", "choose", *((name, "right") for name in names))
     for item in rivals["choices"]:
         table.add_row(f"{_safe(item['law'])} ({_share(item['weight'])})", _safe(_changes(item["changes"])),
-                      *(figure(item["rates"][name]) for name in names))
+                      *(figure(item["expects"][name]) for name in names))
     for title, key in (("rank 1", "rank_1"), ("good under all", "good_under_all")):
         item = rivals[key]
         table.add_row(f"[bold]{title}[/]", _safe(_changes(item["changes"])),
-                      *(figure(item["rates"][name]) for name in names))
+                      *(figure(item["expects"][name]) for name in names))
     console.print(table)
     loses = rivals["good_under_all"]["loses_at_most"]
     console.print("  rank 1 is as good as any, whichever form is true" if rivals["agree"] else

@@ -30,6 +30,8 @@ STATED_COUNT: Final = 3
 LEAST_NOISE: Final = 0.002
 #: How often each rival is refitted to resampled measurements.
 DRAWS: Final = 400
+#: The least time a token may take, in parts of the least one measured: a line drawn on would reach nothing, then less.
+FASTEST: Final = 0.5
 #: Rivals below this weight take no part in predictions.
 NEGLIGIBLE: Final = 0.002
 #: The weight that decides for a form.
@@ -118,6 +120,7 @@ class Rival:
     left_out: float
     error: float
     weight: float
+    fastest: float
     _draws: tuple[Floats, Floats, Floats, Floats]
 
     @property
@@ -130,10 +133,13 @@ class Rival:
         return " + ".join(f"{term.form} in {term.span.axis.name}" for term in self.terms)
 
     def times(self, at: Mapping[str, Floats]) -> Floats:
-        """Drawn times a token at axis values of shape ``(m,)``, shape ``(draws, m)``, without noise."""
+        """Drawn times a token at axis values of shape ``(m,)``, shape ``(draws, m)``, without noise.
+
+        None is less than ``fastest``, which only matters beyond the data.
+        """
         sizes, parameters, *_ = self._draws
         columns = _columns(self.terms, at, parameters[:, None, :])
-        return np.asarray(np.einsum("dmp,dp->dm", columns, sizes))
+        return np.asarray(np.maximum(np.einsum("dmp,dp->dm", columns, sizes), self.fastest))
 
     @property
     def noises(self) -> Floats:
@@ -234,7 +240,7 @@ class Fit:
                 terms=grid.terms, sizes=tuple(map(float, sizes)), parameters=tuple(map(float, grid.parameters[best])),
                 residual=float(left), evidence=float(evidence[place]), left_out=float(scores[place]),
                 error=float(np.median(np.abs(np.expm1(folds[place].errors)))) if data.arms > 1 else math.nan,
-                weight=float(weights[place]),
+                weight=float(weights[place]), fastest=float(data.time.min()) * FASTEST,
                 _draws=self._draws(grid, solved[place], relative, np.random.default_rng([7, int(place)])),
             ))
         return tuple(found)
@@ -373,10 +379,9 @@ class Fit:
         """Drawn rates of one new measurement, tokens a second (draws, m), and the weight of each draw."""
         rates, weights = [], []
         slowest = float(self.data.time.max()) * 20
-        fastest = float(self.data.time.min()) / 20
         loose = self._loosened(at)
         for rival in self.counted:
-            times = np.clip(rival.times(loose), fastest, slowest)
+            times = np.minimum(rival.times(loose), slowest)
             rates.append(np.exp(rival.noises[:, None]) / times)
             weights.append(np.full(DRAWS, rival.weight / DRAWS))
         weight = np.concatenate(weights)
@@ -422,8 +427,7 @@ class Fit:
 
     def typical(self, rival: Rival, at: Mapping[str, Floats]) -> Floats:
         """The median rate of one rival, tokens a second (m,)."""
-        fastest = float(self.data.time.min()) / 20
-        return np.asarray(1 / np.maximum(np.median(rival.times(at), axis=0), fastest))
+        return np.asarray(1 / np.median(rival.times(at), axis=0))
 
     def mean(self, at: Mapping[str, Floats]) -> Floats:
         """The rate over all rivals by weight, from each one's median, tokens a second (m,)."""
@@ -439,8 +443,8 @@ class Fit:
         rivals = self.counted
         weights = np.array([rival.weight for rival in rivals])
         weights = weights / weights.sum()
-        fastest, slowest = float(self.data.time.min()) / 20, float(self.data.time.max()) * 20
-        logs = [-np.log(np.clip(rival.times(at), fastest, slowest)) for rival in rivals]
+        slowest = float(self.data.time.max()) * 20
+        logs = [-np.log(np.minimum(rival.times(at), slowest)) for rival in rivals]
         spreads = [np.maximum(rival.spreads, LEAST_NOISE) for rival in rivals]
         low = min(float(log.min()) for log in logs) - 3 * self.noise.value
         high = max(float(log.max()) for log in logs) + 3 * self.noise.value
