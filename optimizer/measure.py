@@ -200,7 +200,8 @@ def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr) -> li
         if high - low < 1:  # nothing that is free moves it
             return []
         step = (high - low) / PLACES
-        xs = sorted({float(round(low + i * step)) for i in range(PLACES + 1)})
+        now = {round(here[axis.name])} if low <= here[axis.name] <= high else set()
+        xs = sorted(float(x) for x in {*now, *(round(low + i * step) for i in range(PLACES + 1))})
         unsure = max(end.objective.high - end.objective.low for end in ends)  # of a derived row
         window = math.ceil(step) + unsure
     inside = used.law.range_of(axis.name)
