@@ -239,15 +239,17 @@ def test_halogen_drafts_and_pins(tmp_path: Path) -> None:
 # --- which of several ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("more_first", [False, True])
-def test_of_two_laws_that_hold_the_one_with_more_settings(more_first: bool, tmp_path: Path) -> None:
-    more, fewer = rows(version="1.0.0-1.2.4"), rows(SLABS[:3], version="1.0.13")
-    of = server(tmp_path, [*more, *fewer] if more_first else [*fewer, *more])
+@pytest.mark.parametrize("loose_first", [False, True])
+def test_points_that_may_be_of_one_build_make_one_law(loose_first: bool, tmp_path: Path) -> None:
+    loose, own = rows(version="1.0.0-1.2.4"), rows(SLABS[:3], version="1.0.13")
+    of = server(tmp_path, [*loose, *own] if loose_first else [*own, *loose])
     law = speed_of(ask(of, "prefill")).used[0].law
-    assert (law.version, law.arms) == ("1.0.0-1.2.4", 5)
-    # repeats are no settings
-    often = [replace(row, rep=row.rep + 10 * n) for n in range(4) for row in fewer]
-    assert speed_of(ask(server(tmp_path, [*often, *more]), "prefill")).used[0].law.version == "1.0.0-1.2.4"
+    assert (law.version, law.arms, len(law.points)) == ("1.0.13", 5, len(loose) + len(own))
+    assert law.note.startswith(f"{len(loose)} points whose build")
+    assert law.note in law.labels
+    # of one build alone there is nothing to say
+    alone = speed_of(ask(server(tmp_path, loose), "prefill")).used[0].law
+    assert (alone.version, alone.note) == ("1.0.0-1.2.4", "")
 
 
 def test_a_law_that_holds_comes_before_a_larger_one_that_does_not(tmp_path: Path) -> None:
