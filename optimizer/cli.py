@@ -201,11 +201,13 @@ def solve_command(
     """The best shapes for a goal, ranked, each checked again without the solver."""
     from optimizer.documents import solve_json
     from optimizer.render import show_solve
-    from optimizer.solve import solve
+    from optimizer.solve import demand_law, solve
 
     own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
     load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
-    answer = solve(_question(own, goal, given, at_least, at_most, free, top, load, order))
+    question = _question(own, goal, given, at_least, at_most, free, top, load, order)
+    demand_law(question)
+    answer = solve(question)
     _print(solve_json(answer), as_json, show_solve)
     return 3 if answer.status == "infeasible" else 0
 
@@ -224,11 +226,13 @@ def propose_command(
     from optimizer.documents import solve_json
     from optimizer.propose import propose, propose_json
     from optimizer.render import show_propose, show_solve
-    from optimizer.solve import solve
+    from optimizer.solve import demand_law, solve
 
     own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
     load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
-    answer = solve(_question(own, goal, given, at_least, at_most, free, max(top, rank), load, order))
+    question = _question(own, goal, given, at_least, at_most, free, max(top, rank), load, order)
+    demand_law(question)
+    answer = solve(question)
     if answer.status == "infeasible":
         _print(solve_json(answer), as_json, show_solve)
         return 3

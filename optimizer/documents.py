@@ -77,10 +77,12 @@ def speed_json(answer: Answer) -> dict[str, Any] | None:
     from optimizer.laws import workload_json
     from optimizer.rivals import rivals_of
 
-    speed = answer.question.speed
-    if speed is None:
+    question = answer.question
+    if not question.speeds:
         return None
-    model = answer.question.site.model
+    speed = question.speeds[0]
+    every = [used for one in question.speeds for used in one.used]
+    model = question.site.model
     rivals = rivals_of(answer)
 
     def choice(item: Choice) -> dict[str, Any]:
@@ -97,9 +99,9 @@ def speed_json(answer: Answer) -> dict[str, Any] | None:
              "weights": {rival.name: rival.weight for rival in used.law.fit.rivals if rival.weight >= 0.0005},
              "contradictions": [item.text for item in used.law.contradictions],
              "not_separated": list(used.law.not_separated), "labels": list(used.law.labels)}
-            for used in speed.used
+            for used in {id(used.law): used for used in every}.values()
         ],
-        "extrapolated": list(speed.extrapolated),
+        "extrapolated": list(dict.fromkeys(text for one in question.speeds for text in one.extrapolated)),
         "rivals": None if rivals is None else {
             "agree": rivals.agree,
             "choices": [{"law": item.why, "weight": rivals.weights[item.why], **choice(item)}
@@ -137,7 +139,7 @@ def solve_json(answer: Answer) -> dict[str, Any]:
     }
     if question.order:
         document["order"] = list(question.order)
-    if question.speed is not None:
+    if question.speeds:
         document["speed"] = speed_json(answer)
     if answer.status == "infeasible":
         document["conflict"] = [conflict_json(c) for c in answer.conflict]
@@ -155,17 +157,16 @@ def _warnings(answer: Answer, now: Check | None) -> list[str]:
 
 def _of_the_law(answer: Answer) -> Iterator[str]:
     """What anyone who trusts a predicted speed must know of its law."""
-    speed = answer.question.speed
-    if speed is None:
-        return
-    for text in speed.extrapolated:
-        yield f"extrapolated: {text}"
     question = answer.question
+    for speed in question.speeds:
+        for text in speed.extrapolated:
+            yield f"extrapolated: {text}"
     reader = Reader(question.site.model, question.site.given, question.base)
-    if not Encoder(speed, question.site, question.base, question.free, reader).moves:
+    if question.speed is not None and not Encoder(question.speed, question.site, question.base, question.free,
+                                                  reader).moves:
         yield ("the points vary nothing that these knobs change: every shape within the data gets the same figure "
                "(next says what to measure)")
-    for used in speed.used:
+    for used in (used for speed in question.speeds for used in speed.used):
         law = used.law
         if not law.varying:
             yield f"{law.name}: all points are at one setting, so nothing here tells what a change would do"

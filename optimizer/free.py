@@ -11,7 +11,7 @@ from models.evaluate import Quantity, evaluate
 from models.interval import GIB
 from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, check_json, engine_json, quantity_json
 from optimizer.documents import conflict_json, ranked_json
-from optimizer.solve import ENOUGH_LEFT, Answer, Bound, OutOfTime, Question, ask, solve
+from optimizer.solve import ENOUGH_LEFT, Answer, Bound, OutOfTime, Question, ask, demand_law, solve
 from optimizer.speed import GOALS
 
 #: A headroom that every release ships with; free does not go below it unasked.
@@ -60,7 +60,9 @@ def free(site: Site) -> Free:
                   and all(metric in site.model.laws for metric in metrics)}
     for goal, meaning in goals.items():
         try:
-            answer: Answer | None = solve(_question(site, goal), seconds=SECONDS_EACH)
+            question = _question(site, goal)
+            demand_law(question)
+            answer: Answer | None = solve(question, seconds=SECONDS_EACH)
             uses.append(Use(goal, meaning, answer))
         except MissingFacts as error:
             uses.append(Use(goal, meaning, None, tuple(error.missing)))

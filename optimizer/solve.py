@@ -61,7 +61,7 @@ class Question:
     """What is asked: a goal, the shape it starts from, which knobs may move, and what must hold.
 
     ``running`` are all knob values as they are, defaults included, and ``now`` reads them. ``speed`` are the laws that
-    a goal on speed rests on; ``order`` the goals that came before this one, and itself.
+    a goal on speed rests on; ``order`` the goals that came before this one, and itself; ``before`` the laws of those.
     """
 
     site: Site
@@ -76,6 +76,12 @@ class Question:
     now: Reader
     speed: Speed | None = None
     order: tuple[str, ...] = ()
+    before: tuple[Speed, ...] = ()
+
+    @property
+    def speeds(self) -> tuple[Speed, ...]:
+        """All laws that the answer rests on: of this goal, and of those that came before it."""
+        return (*(() if self.speed is None else (self.speed,)), *self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +223,16 @@ def _with_speed(question: Question, name: str, workload: Workload, asked_for: Co
     return replace(question, goal=replace(target, moves=question.goal.moves), bounds=tuple(bounds), speed=speed)
 
 
+def demand_law(question: Question) -> None:
+    """Raises MissingFacts where the one law behind a goal on speed knows a single setting: nothing ranks shapes."""
+    if question.speed is None or len(question.speed.used) > 1:
+        return
+    law = question.speed.used[0].law
+    if law.why_not:
+        raise MissingFacts([{"name": f"{law.metric} points", "unit": "t/s",
+                             "how": f"{law.name}: {law.why_not}; next says what to measure"}])
+
+
 def data_bounds(speed: Speed, question: Question, reader: Reader) -> list[Bound]:
     """Bounds that keep shapes within the data of the laws behind ``speed``."""
     found: list[Bound] = []
@@ -252,7 +268,8 @@ def ask_in_order(
                  if bound.why}.values())
     for place, (word, question) in enumerate(zip(words, asked, strict=True)):
         own = [bound for bound in question.bounds if not bound.why]
-        question = replace(question, bounds=(*own, *kept), order=tuple(words))
+        before = tuple(other.speed for other in asked[:place] if other.speed is not None)
+        question = replace(question, bounds=(*own, *kept), order=tuple(words), before=before)
         if place == len(words) - 1:
             return question
         answer = solve(question, seconds=seconds)
@@ -263,6 +280,7 @@ def ask_in_order(
         least = -(-best * 99 // 100) if goal.sense == "max" else best * 101 // 100
         shown = f"{least / goal.scale:,.6g} {goal.unit}"
         kept.append(Bound(word, "at least" if goal.sense == "max" else "at most", least, shown,
+                          "within 1 % of its best inside the data" if any(q.speed for q in asked) else
                           "within 1 % of its best", "change the order of the goals", goal.objective))
     raise AssertionError("the last goal returns")
 

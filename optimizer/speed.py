@@ -171,6 +171,9 @@ def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Expr
         return min(found, key=lambda item: item[0])[1]
     here = f"no measured {metric} of {site.engine} with {model_word(site.model_name) or 'its model'} at these settings"
     nearest = [text for _, text in sorted(reasons, key=lambda item: item[0])]
+    if not own and reading.points:
+        engines = ", ".join(sorted({point.engine for point in reading.points}))
+        nearest.append(f"the points are of {engines}" if engines != site.model.name else f"none is of {metric}")
     near = f"; nearest: {' | '.join(nearest[:3])}" if nearest else ""
     more = "; --extrapolate takes what is outside, labelled" if (
         any(weight < 10 for weight, _ in reasons) and not workload.extrapolate) else ""

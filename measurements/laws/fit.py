@@ -121,14 +121,18 @@ class Rival:
     error: float
     weight: float
     fastest: float
+    several: bool
     _draws: tuple[Floats, Floats, Floats, Floats]
 
     @property
     def name(self) -> str:
-        """Its forms in words: ``constant``, ``hinge``, or with several axes ``slope in depth + offset in dtype``."""
+        """Its forms in words: ``constant``, ``hinge``, or with several axes ``slope in depth + offset in dtype``.
+
+        No two rivals of one law have the same.
+        """
         if not self.terms:
             return "constant"
-        if len(self.terms) == 1:
+        if not self.several:
             return self.terms[0].form
         return " + ".join(f"{term.form} in {term.span.axis.name}" for term in self.terms)
 
@@ -241,6 +245,7 @@ class Fit:
                 residual=float(left), evidence=float(evidence[place]), left_out=float(scores[place]),
                 error=float(np.median(np.abs(np.expm1(folds[place].errors)))) if data.arms > 1 else math.nan,
                 weight=float(weights[place]), fastest=float(data.time.min()) * FASTEST,
+                several=len(self.spans) > 1,
                 _draws=self._draws(grid, solved[place], relative, np.random.default_rng([7, int(place)])),
             ))
         return tuple(found)

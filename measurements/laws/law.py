@@ -236,7 +236,7 @@ class Law:
         missing = [name for name, value in self.held.items() if value is None and name != "request"]
         missing += [name for name, value in self.conditions.items() if not value]
         if missing:
-            found.append(f"the points do not state {', '.join(missing)}")
+            found.append(f"the points do not state {', '.join(dict.fromkeys(missing))}")
         return tuple(found)
 
     def show(self, axis: Axis, value: float) -> str:
@@ -368,7 +368,8 @@ class Law:
             return f"decided: {best.name}"
         rivals = [rival.name for rival in self.fit.counted if rival.weight >= 0.05]
         if len(rivals) < 2:
-            return f"not decided: {self.arms} settings are too few to rule others out"
+            few = "one setting is" if self.arms == 1 else f"{self.arms} settings are"
+            return f"not decided: {few} too few to rule others out"
         return f"not decided between {', '.join(rivals[:-1])} and {rivals[-1]}"
 
     @cached_property

@@ -27,6 +27,9 @@ OPTIONAL: Final = ("depth", "rep", "note")
 COLUMNS: Final = ("engine", "version", "model", "knobs", "tokens_in", "depth", "tokens_out", "streams", "cache",
                   "corpus", "metric", "value", "unit", "rep", "date", "source", "note")
 MOST_BYTES: Final = 16 << 20
+#: Tokens a second between which a rate can be meant.
+SLOWEST: Final = 1e-6
+FASTEST: Final = 1e8
 #: A decode rate over fewer generated tokens is noise; over fewer than ``GOOD`` it is labelled.
 FEWEST: Final = 128
 GOOD: Final = 512
@@ -244,8 +247,8 @@ def _judge(row: _Row) -> tuple[tuple[object, ...], Point | Refusal]:
     rate = _rate(row, value or 0.0, unit, seconds_of)
     if metric == "decode-total":
         rate /= streams or 1
-    if not 0 < rate < math.inf:
-        row.bad("value", "no server is that fast or slow")
+    if not SLOWEST <= rate <= FASTEST:
+        row.bad("value", "no server is that fast or slow: 0.000001 to 100,000,000 t/s can be meant")
     point = Point(
         engine=engine, version=version, model=model, metric=_of_one(metric), rate=rate, tokens_in=tokens_in,
         depth=depth or 0, tokens_out=tokens_out, streams=streams or 1, cache=cache, corpus=corpus, knobs=knobs,

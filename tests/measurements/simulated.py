@@ -51,7 +51,9 @@ class Truth:
         used = [(axis, form) for axis, form in zip(self.axes, self.forms, strict=True) if form]
         if not used:
             return "constant"
-        return used[0][1] if len(used) == 1 else " + ".join(f"{form} in {axis.name}" for axis, form in used)
+        if len(self.axes) == 1:
+            return used[0][1]
+        return " + ".join(f"{form} in {axis.name}" for axis, form in used)
 
 
 def _one(axis: Axis, form: str) -> Truth:

@@ -365,7 +365,7 @@ def rows(draw: st.DrawFn) -> dict[str, str]:
         "knobs": " ".join(f"{name}={draw(st.integers(0, 10**6))}" for name in draw(st.sets(_NAMES, max_size=3))),
         "tokens_in": whole(draw(_TOKENS)), "depth": whole(draw(_TOKENS)), "tokens_out": whole(draw(_TOKENS)),
         "streams": whole(streams), "cache": draw(st.sampled_from(["", "cold", "warm"])), "corpus": draw(_WORDS),
-        "metric": metric, "value": repr(draw(st.floats(1e-3, 1e6))), "unit": draw(st.sampled_from(["t/s", "ms/token"])),
+        "metric": metric, "value": repr(draw(st.floats(0.1, 1e5))), "unit": draw(st.sampled_from(["t/s", "ms/token"])),
         "rep": draw(_WORDS), "date": draw(st.just("") | st.dates().map(str)), "source": draw(_WORDS.filter(bool)),
         "note": draw(_WORDS),
     }
