@@ -29,6 +29,10 @@ TIE_SECONDS: Final = 0.6
 LARGEST: Final = 1 << 60
 
 
+#: The most by which a constraint may give in an explanation, in its own unit.
+LARGEST_SLACK: Final = 1 << 44
+
+
 class Lacking(Exception):
     """A constraint or objective needs facts that nobody gave; ``names`` are these."""
 
@@ -120,6 +124,16 @@ class Lowering(Algebra[Pair, Holds]):
             self.cp.add_hint(variable, min(max(now // grid, low), high))
         expr = variable * grid if grid > 1 else variable
         self._sides[name] = Side(expr if low < high else low * grid, low * grid, high * grid)
+
+    def slack(self, name: str) -> Side:
+        """A variable from 0 on under ``name``, which expressions may use as a knob; it is no part of the shape."""
+        variable = self.cp.new_int_var(0, LARGEST_SLACK, name)
+        self._sides[name] = Side(variable, 0, LARGEST_SLACK)
+        return self._sides[name]
+
+    def total(self, weighed: Sequence[tuple[Side, int]]) -> Side:
+        """The sum of sides, each times its weight."""
+        return self._sum([self._times(side, weight) for side, weight in weighed])
 
     def number(self, node: Expr) -> Pair:
         """``node`` as a pair of bounds."""

@@ -61,7 +61,8 @@ class Question:
     """What is asked: a goal, the shape it starts from, which knobs may move, and what must hold.
 
     ``running`` are all knob values as they are, defaults included, and ``now`` reads them. ``speed`` are the laws that
-    a goal on speed rests on; ``order`` the goals that came before this one, and itself; ``before`` the laws of those.
+    a goal on speed rests on; ``order`` the goals that came before this one, and itself; ``before`` the laws of those. ``without`` names
+    constraints that do not count.
     """
 
     site: Site
@@ -77,6 +78,7 @@ class Question:
     speed: Speed | None = None
     order: tuple[str, ...] = ()
     before: tuple[Speed, ...] = ()
+    without: frozenset[str] = frozenset()
 
     @property
     def speeds(self) -> tuple[Speed, ...]:
@@ -334,6 +336,8 @@ def hard_requires(question: Question) -> Iterator[Require]:
     limits = question.site.given.limits
     asked = bool(set(_GATES) & {*question.free, *question.given})  # then no companion moves them
     for require in question.site.model.requires:
+        if require.name in question.without:
+            continue
         counts = require.use == "always" or (require.use == "moved" and asked)
         judged = counts and (require.phase is not Phase.QUALITY or require.name in limits)
         if judged or require.use == "search":
@@ -461,7 +465,8 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int],
     reader = Reader(model, site.given, shape)
     checked = check(asked, shape, reader)
     broken = [c.require.name for c in checked.evaluation.constraints
-              if c.hard and c.require.use in ("always", "moved") and c.verdict not in (None, Verdict.FITS)]
+              if c.hard and c.require.name not in question.without and c.require.use in ("always", "moved")
+              and c.verdict not in (None, Verdict.FITS)]
     broken += [b.label for b in question.bounds if reader.condition(_bound_condition(model, b)) is not True]
     if broken and all(name in skipped for name in broken):
         # what could not be posted for want of facts turns out to forbid this shape: other shapes may need the facts
