@@ -61,8 +61,8 @@ class Question:
     """What is asked: a goal, the shape it starts from, which knobs may move, and what must hold.
 
     ``running`` are all knob values as they are, defaults included, and ``now`` reads them. ``speed`` are the laws that
-    a goal on speed rests on; ``order`` the goals that came before this one, and itself; ``before`` the laws of those. ``without`` names
-    constraints that do not count.
+    a goal on speed rests on; ``order`` the goals that came before this one, and itself; ``before`` the laws of those.
+    ``without`` names constraints that do not count.
     """
 
     site: Site
