@@ -132,18 +132,27 @@ class Knobs(Mapping[str, Interval]):
 
 
 class Reader:
-    """Reads a model's expressions for one shape: on intervals, and at the best-supported figures."""
+    """Reads a model's expressions for one shape: on intervals, and at the best-supported figures.
 
-    def __init__(self, model: EngineModel, given: Given, shape: Shape) -> None:
-        self._model, self._given = model, given
+    What is written with a condition in ``assumed`` takes it for true.
+    """
+
+    def __init__(self, model: EngineModel, given: Given, shape: Shape, assumed: Collection[Cond] = ()) -> None:
+        self._model, self._given, self._assumed = model, given, assumed
         self.knobs = Knobs(model, shape)
         as_is = Knobs(model, given.as_is)
         same = self._same = dict(self.knobs) == dict(as_is)
         self._inputs = {"knobs": self.knobs, "as_is": as_is, "facts": given.facts}
         self._narrowing = self._all_printed() if same else {}
         self.intervals = OnIntervals(knobs=self.knobs, as_is=as_is, facts=given.facts, printed=self._narrowing)
-        self._walk: Walk[Value, Truth] = Walk(self.intervals)
+        self._walk = self._reading(self.intervals)
         self._shifted: dict[frozenset[str], Walk[Value, Truth]] = {}
+
+    def _reading(self, algebra: OnIntervals) -> Walk[Value, Truth]:
+        walk: Walk[Value, Truth] = Walk(algebra)
+        for condition in self._assumed:
+            walk.assume(condition, True)
+        return walk
 
     def _all_printed(self) -> dict[str, Interval]:
         found = dict(self._given.printed)
@@ -157,15 +166,15 @@ class Reader:
 
     @cached_property
     def _plain(self) -> Walk[Value, Truth]:
-        return Walk(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"], facts=self._given.facts))
+        return self._reading(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"], facts=self._given.facts))
 
     @cached_property
     def _nominal(self) -> Walk[Value, Truth]:
         def middles(values: Mapping[str, Interval]) -> dict[str, Interval]:
             return {name: point(value.middle) for name, value in values.items()}
 
-        return Walk(OnNominal(knobs=middles(self.knobs), as_is=middles(self._inputs["as_is"]),
-                              facts=middles(self._given.facts)))
+        return self._reading(OnNominal(knobs=middles(self.knobs), as_is=middles(self._inputs["as_is"]),
+                                       facts=middles(self._given.facts)))
 
     def number(self, node: Expr) -> Value:
         """The interval of ``node``, narrowed by what a ledger of this very shape printed."""
@@ -174,8 +183,8 @@ class Reader:
     def shifted(self, node: Expr, zeroed: frozenset[str]) -> Value:
         """The interval of ``node`` with the facts ``zeroed`` counted as 0 where nobody gave them."""
         if zeroed not in self._shifted:
-            self._shifted[zeroed] = Walk(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"],
-                                                     facts=self._given.facts, zeroed=zeroed))
+            self._shifted[zeroed] = self._reading(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"],
+                                                              facts=self._given.facts, zeroed=zeroed))
         return self._shifted[zeroed].number(node)
 
     def plain(self, node: Expr) -> Value:

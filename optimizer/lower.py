@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -27,10 +28,6 @@ TIE_SECONDS: Final = 0.6
 
 #: CP-SAT adds in 64 bits; a declared quantity stays far below.
 LARGEST: Final = 1 << 60
-
-
-#: The most by which a constraint may give in an explanation, in its own unit.
-LARGEST_SLACK: Final = 1 << 44
 
 
 class Lacking(Exception):
@@ -109,9 +106,24 @@ class Lowering(Algebra[Pair, Holds]):
         self.skipped: dict[str, frozenset[str]] = {}
         for name, (low, high) in free.items():
             self._open(name, low, high, shape.get(name))
-        self.walk: Walk[Pair, Holds] = Walk(self)
-        for condition in assumed:
-            self.walk.assume(condition, Holds(True, True))
+        self._assumed = tuple(assumed)
+        self.walk = self._reading()
+
+    def _reading(self) -> Walk[Pair, Holds]:
+        walk: Walk[Pair, Holds] = Walk(self)
+        for condition in self._assumed:
+            walk.assume(condition, Holds(True, True))
+        return walk
+
+    def holding(self, values: Mapping[str, int]) -> Lowering:
+        """The same model, read as if these free knobs had one value each: demands on it must be switched off where
+        they have another.
+        """
+        part = copy(self)
+        part._sides = self._sides | {name: _number(value) for name, value in values.items()}
+        part._follows = {}
+        part.walk = part._reading()
+        return part
 
     def _open(self, name: str, low: int, high: int, now: int | None) -> None:
         grid = self._spec[name].grid
@@ -125,10 +137,11 @@ class Lowering(Algebra[Pair, Holds]):
         expr = variable * grid if grid > 1 else variable
         self._sides[name] = Side(expr if low < high else low * grid, low * grid, high * grid)
 
-    def slack(self, name: str) -> Side:
-        """A variable from 0 on under ``name``, which expressions may use as a knob; it is no part of the shape."""
-        variable = self.cp.new_int_var(0, LARGEST_SLACK, name)
-        self._sides[name] = Side(variable, 0, LARGEST_SLACK)
+    def slack(self, name: str, most: int) -> Side:
+        """A variable from 0 to ``most`` under ``name``, which expressions may use as a knob; it is no part of the
+        shape.
+        """
+        self._sides[name] = self._variable(0, most)
         return self._sides[name]
 
     def total(self, weighed: Sequence[tuple[Side, int]]) -> Side:
@@ -152,7 +165,9 @@ class Lowering(Algebra[Pair, Holds]):
         return {name: read(variable) * self._spec[name].grid for name, variable in self.variables.items()}
 
     def demand(self, node: Cond, when: Any = None) -> None:
-        """Requires that ``node`` surely holds, only where the literal ``when`` does if there is one. Raises Lacking."""
+        """Requires that ``node`` surely holds, only where the literal ``when`` (or each of several) does if there is
+        one. Raises Lacking.
+        """
         match node:
             case AtMost(left, right):
                 a, b = self.number(left), self.number(right)

@@ -39,7 +39,8 @@ class Disagreement(Exception):
 class Bound:
     """A requirement beside the engine's: a knob or quantity at least or at most a value (in its base unit).
 
-    The user asks for it, or ``why`` says who does; ``expr`` is what it bounds where no knob or row is called so.
+    The user asks for it, or ``why`` says who does; ``expr`` is what it bounds where no knob or row is called so, in
+    ``1 / scale`` of ``unit``.
     """
 
     name: str
@@ -49,6 +50,8 @@ class Bound:
     why: str = ""
     remedy: str = "ask for less"
     expr: Expr | None = None
+    unit: str = ""
+    scale: int = 1
 
     @property
     def label(self) -> str:
@@ -62,7 +65,7 @@ class Question:
 
     ``running`` are all knob values as they are, defaults included, and ``now`` reads them. ``speed`` are the laws that
     a goal on speed rests on; ``order`` the goals that came before this one, and itself; ``before`` the laws of those.
-    ``without`` names constraints that do not count.
+    ``without`` names constraints that do not count: what would become of a shape that breaks one does not.
     """
 
     site: Site
@@ -242,7 +245,8 @@ def data_bounds(speed: Speed, question: Question, reader: Reader) -> list[Bound]
         sides: tuple[tuple[Literal["at least", "at most"], int], ...] = (("at least", ends.low), ("at most", ends.high))
         for sense, value in sides:
             unit = f" {ends.unit}" if ends.unit else ""
-            found.append(Bound(ends.axis, sense, value, f"{value:,}{unit}", ends.why, ends.remedy, ends.expr))
+            found.append(Bound(ends.axis, sense, value, f"{value:,}{unit}", ends.why, ends.remedy, ends.expr,
+                               ends.unit))
     return found
 
 
@@ -283,7 +287,8 @@ def ask_in_order(
         shown = f"{least / goal.scale:,.6g} {goal.unit}"
         kept.append(Bound(word, "at least" if goal.sense == "max" else "at most", least, shown,
                           "within 1 % of its best inside the data" if any(q.speed for q in asked) else
-                          "within 1 % of its best", "change the order of the goals", goal.objective))
+                          "within 1 % of its best", "change the order of the goals", goal.objective, goal.unit,
+                          goal.scale))
     raise AssertionError("the last goal returns")
 
 
@@ -333,11 +338,13 @@ def _bound_condition(model: EngineModel, bound: Bound) -> AtMost:
 
 def hard_requires(question: Question) -> Iterator[Require]:
     """The constraints that a returned shape must meet: all but evidence of past boots and matters of quality."""
+    return (require for require in _hard(question) if require.name not in question.without)
+
+
+def _hard(question: Question) -> Iterator[Require]:
     limits = question.site.given.limits
     asked = bool(set(_GATES) & {*question.free, *question.given})  # then no companion moves them
     for require in question.site.model.requires:
-        if require.name in question.without:
-            continue
         counts = require.use == "always" or (require.use == "moved" and asked)
         judged = counts and (require.phase is not Phase.QUALITY or require.name in limits)
         if judged or require.use == "search":
@@ -423,7 +430,7 @@ def _lowered(question: Question, free: Mapping[str, tuple[int, int]], requires: 
     from optimizer.lower import Lacking, Lowering
 
     site = question.site
-    lowering = Lowering(site.model, site.given, question.base, free, [r.holds for r in hard_requires(question)])
+    lowering = Lowering(site.model, site.given, question.base, free, [r.holds for r in _hard(question)])
     for require in requires:
         try:
             lowering.demand(require.holds)
@@ -462,7 +469,7 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int],
     companions = companions_of(question, shape)
     shape |= {companion.knob: companion.after for companion in companions}
     asked = replace(site, removed=())
-    reader = Reader(model, site.given, shape)
+    reader = Reader(model, site.given, shape, [r.holds for r in model.requires if r.name in question.without])
     checked = check(asked, shape, reader)
     broken = [c.require.name for c in checked.evaluation.constraints
               if c.hard and c.require.name not in question.without and c.require.use in ("always", "moved")
@@ -539,7 +546,7 @@ def _binding(question: Question, checked: Check, reader: Reader, shape: Mapping[
     """What leaves less slack than one step could use: constraints, the user's bounds, the ends of knobs."""
     model = question.site.model
     for c in checked.evaluation.constraints:
-        if c.applies and c.hard and c.low is not None and not c.require.form:
+        if c.applies and c.hard and c.low is not None and not c.require.form and c.require.name not in question.without:
             grain = model.grain if c.require.unit == "B" else 256 if c.require.unit == "positions" else 1
             if 0 <= c.low < grain and knobs_in(c.require.slack) & question.free.keys():
                 yield c.require.name
@@ -668,8 +675,6 @@ def _shrink_switched(
     from optimizer.lower import Lacking, Stages
 
     lowering = _lowered(question, question.free, [], [])
-    lowering.zeroed = question.goal.shifts
-    lowering.demand(wanted)
     literals: dict[int, Any] = {}
     for place, member in enumerate(members):
         condition = member.holds if isinstance(member, Require) else _bound_condition(question.site.model, member)
@@ -680,6 +685,8 @@ def _shrink_switched(
             continue
         if lowering.size > before:  # else it holds whatever the knobs are
             literals[place] = literal
+    lowering.zeroed = question.goal.shifts  # not before: what a constraint lacks counts as nothing in the goal alone
+    lowering.demand(wanted)
     stages = Stages(lowering, seconds)
 
     def possible(places: Sequence[int]) -> bool:

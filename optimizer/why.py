@@ -7,19 +7,24 @@ least amount in its own unit by which it would have to give. What is found is co
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from fractions import Fraction
+from math import lcm
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from models.declare import Require
 from models.evaluate import Reader
-from models.expr import AtMost, Cond, Expr, Knob, Missing, Truth, Value, Walk, lift, maximum
+from models.expr import AtMost, Cond, Expr, Knob, Truth, Value, Walk, lift, maximum, select
 from models.interval import MIB, Interval
 from optimizer.check import Check, MissingFacts, check, how_to_get
 from optimizer.solve import (
     Answer,
     Bound,
     Disagreement,
+    OutOfTime,
     Question,
     Ranked,
     companions_of,
@@ -31,8 +36,8 @@ from optimizer.solve import (
 if TYPE_CHECKING:
     from optimizer.lower import Lowering
 
-#: Minimal conflicts and repairs that are looked for.
-MOST: Final = 12
+#: Minimal conflicts and corrections that are looked for, together.
+MOST: Final = 48
 #: What all solves of one explanation may take together.
 SECONDS: Final = 8.0
 #: What operators would call one step of giving, by unit; others count one by one.
@@ -41,7 +46,10 @@ STEPS: Final = {"B": 64 * MIB, "tokens": 1024, "positions": 65_536, "MiB": 64}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """One thing that may have to give: a constraint, a bound of the user's, or a value held by ``--given``."""
+    """One thing that may have to give: a constraint, a bound of the user's, or a value held by ``--given``.
+
+    It gives in ``1 / scale`` of ``unit``; ``step`` is what an operator would call one step of that.
+    """
 
     name: str
     source: str
@@ -49,26 +57,47 @@ class Member:
     unit: str
     step: int
     part: Require | Bound | str
+    scale: int = 1
+
+    @property
+    def kind(self) -> Literal["constraint", "bound", "given"]:
+        """What it is, in a word."""
+        return "constraint" if isinstance(self.part, Require) else "bound" if isinstance(self.part, Bound) else "given"
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it cannot give at all: a matter of form has no more or less."""
+        return isinstance(self.part, Require) and self.part.form
 
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """By how much a member gives, in ``unit``; of a choice it is 1."""
+    """By how much a member gives, in ``1 / scale`` of its unit; of a choice it is 1.
 
-    name: str
+    ``to`` is where a bound or a given value is then; None for a constraint.
+    """
+
+    member: Member
     amount: int
-    unit: str
+    to: int | None
+
+    @property
+    def name(self) -> str:
+        """The member's."""
+        return self.member.name
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
     """The least by which one member, or several together, must give, and the shape this allows.
 
-    ``steps`` is the cost of the whole: each amount in operator's steps, added up.
+    ``steps`` is the cost of the whole: each amount in operator's steps, added up; ``proven`` says that nothing less
+    will do.
     """
 
     gives: tuple[Give, ...]
-    steps: float
+    steps: Fraction
+    proven: bool
     shape: dict[str, int]
     changes: dict[str, tuple[int | None, int]]
     checked: Check
@@ -76,8 +105,10 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The explanation of an infeasible question. ``helpless`` are members of conflicts that no giving of their own
-    repairs; ``complete`` says that all minimal conflicts are listed.
+    """The explanation of an infeasible question.
+
+    ``helpless`` are members of conflicts that no giving of their own repairs, ``undecided`` those of which the time
+    limit, or facts that lack, leave open whether it does; ``complete`` says that all minimal conflicts are listed.
     """
 
     question: Question
@@ -85,6 +116,7 @@ class Why:
     complete: bool
     single: tuple[Repair, ...]
     helpless: tuple[str, ...]
+    undecided: tuple[str, ...]
     joint: tuple[Repair, ...]
 
 
@@ -92,52 +124,80 @@ class Why:
 class NextBound:
     """What binds the best shape, and what would bind next if that gave way.
 
-    ``best`` is then rank 1, or None where nothing would bind any more; ``gain`` how much better it is, in the goal's
-    own count; ``slack`` what is left now, in its unit, of each constraint that would bind then.
+    ``gave`` is what of it can give way: constraints, bounds and given values, but not the end of what a knob can be.
+    ``best`` is then rank 1; None where nothing can give way, or ``lacking`` says why it is not known. ``gain`` is how
+    much better it is, in the goal's own count; ``slack`` what is left now of each constraint or bound that would bind
+    then, with unit and scale.
     """
 
     binding: tuple[str, ...]
+    gave: tuple[str, ...]
     best: Ranked | None
+    answer: Answer | None
     gain: int | None
     then: tuple[str, ...]
-    slack: dict[str, tuple[int, str]]
+    slack: dict[str, tuple[int, str, int]]
+    lacking: str | None = None
+
+
+class _Open(Exception):
+    """Whether a repair exists is not known."""
 
 
 def members_of(question: Question) -> list[Member]:
     """Everything that may have to give, in the order: constraints, bounds, given values."""
     model = question.site.model
     found = [Member(require.name, require.source, require.remedy, require.unit, STEPS.get(require.unit, 1), require)
-             for require in hard_requires(question) if not require.form]
-    for bound in question.bounds:
-        unit = _unit_of(question, bound)
-        found.append(Member(bound.label, bound.why or f"--{bound.sense.replace(' ', '-')}", bound.remedy, unit,
-                            STEPS.get(unit, 1), bound))
-    for name, value in question.given.items():
+             for require in hard_requires(question)]
+    for bound in {bound.label: bound for bound in question.bounds}.values():
+        source = bound.why or f"--{bound.sense.replace(' ', '-')}"
+        if bound.expr is None and bound.name in model.knobs:
+            spec = model.knobs[bound.name]
+            unit, step, scale = spec.unit, spec.step, spec.scale
+        else:
+            unit = bound.unit if bound.expr is not None else model.rows[bound.name].unit
+            step, scale = STEPS.get(unit, bound.scale), bound.scale
+        found.append(Member(bound.label, source, bound.remedy, unit, step, bound, scale))
+    for name in _held(question):
         spec = model.knobs[name]
-        found.append(Member(f"{name}={spec.show(value)}", "--given", "let it move", spec.unit, spec.step, name))
+        loose = spec.kind in ("choice", "switch")
+        found.append(Member(f"{name}={spec.show(question.given[name])}", "--given", "let it move",
+                            "" if loose else spec.unit, 1 if loose else spec.step, name, 1 if loose else spec.scale))
     return found
 
 
-def _unit_of(question: Question, bound: Bound) -> str:
-    model = question.site.model
-    if bound.name in model.knobs:
-        return model.knobs[bound.name].unit
-    return model.rows[bound.name].unit if bound.name in model.rows else ""
+def _held(question: Question) -> list[str]:
+    """The knobs held by ``--given`` that could move; of how many cards there are the whole model is written."""
+    knobs = question.site.model.knobs
+    return [name for name in question.given if not knobs[name].inert and knobs[name].kind != "text" and name != "tp"]
+
+
+def _off(question: Question, knob: str) -> Expr:
+    """How far a given value is from where it is held; of a choice, every other is one away."""
+    held, now = lift(question.given[knob]), Knob(knob)
+    if question.site.model.knobs[knob].kind in ("choice", "switch"):
+        return select(now.equals(held), 0, 1)
+    return maximum(now - held, held - now)
+
+
+def _slack(question: Question, member: Member) -> Expr:
+    """What is left of a member; below 0 it is broken by that much."""
+    part = member.part
+    if isinstance(part, Require):
+        return part.slack
+    if isinstance(part, Bound):
+        model = question.site.model
+        expr = part.expr or (Knob(part.name) if part.name in model.knobs else model.rows[part.name].expr)
+        return expr - part.value if part.sense == "at least" else lift(part.value) - expr
+    return 0 - _off(question, part)
 
 
 def _condition(question: Question, member: Member, give: Expr | None = None) -> Cond:
     """The member as a condition, met where it gives by ``give`` at most."""
-    give = give or lift(0)
     part = member.part
     if isinstance(part, Require):
-        return part.unless | AtMost(part.need, part.limit + give)
-    if isinstance(part, Bound):
-        model = question.site.model
-        expr = part.expr or (Knob(part.name) if part.name in model.knobs else model.rows[part.name].expr)
-        value = lift(part.value)
-        return AtMost(value - give, expr) if part.sense == "at least" else AtMost(expr, value + give)
-    held = lift(question.given[part])
-    return AtMost(maximum(Knob(part) - held, held - Knob(part)), give)
+        return part.holds if give is None else part.unless | AtMost(part.need, part.limit + give)
+    return AtMost(0 - _slack(question, member), lift(0) if give is None else give)
 
 
 def why(question: Question, *, seconds: float = SECONDS) -> Why | None:
@@ -146,53 +206,63 @@ def why(question: Question, *, seconds: float = SECONDS) -> Why | None:
     Raises MissingFacts where a requirement of the user's needs facts that nobody gave, and Disagreement when a
     repaired shape does not do what the solver says.
     """
-    members = members_of(question)
-    explorer = _Explorer(question, members, seconds)
+    until = time.monotonic() + seconds
+    explorer = _Explorer(question, members_of(question), until)
     if explorer.possible(range(len(explorer.kept))):
         return None
     conflicts, corrections, complete = explorer.explore()
-    listed = [tuple(explorer.kept[place] for place in sorted(conflict)) for conflict in conflicts]
     single: list[Repair] = []
     helpless: list[str] = []
-    for place in sorted(set().union(*conflicts)):
+    undecided: list[str] = []
+    for place in sorted(frozenset().union(*conflicts)):
         member = explorer.kept[place]
-        repair = _repair(question, explorer.kept, (member,), seconds)
+        try:
+            repair = _repair(question, explorer.kept, [member], until)
+        except _Open:
+            undecided.append(member.name)
+            continue
         if repair is None:
             helpless.append(member.name)
         else:
             single.append(repair)
-    joint = [repair for correction in corrections if len(correction) > 1
-             if (repair := _repair(question, explorer.kept, [explorer.kept[place] for place in sorted(correction)],
-                                   seconds)) is not None]
-    return Why(question, tuple(listed), complete, tuple(sorted(single, key=lambda item: item.steps)),
-               tuple(helpless), tuple(sorted(joint, key=lambda item: item.steps)))
+    joint: list[Repair] = []
+    for correction in corrections:
+        if len(correction) > 1:
+            try:
+                repair = _repair(question, explorer.kept, [explorer.kept[place] for place in sorted(correction)], until)
+            except _Open:
+                complete = False
+                continue
+            if repair is not None:
+                joint.append(repair)
+    listed = [tuple(explorer.kept[place] for place in sorted(conflict)) for conflict in conflicts]
+    return Why(question, tuple(listed), complete, tuple(sorted(single, key=_cost)), tuple(helpless), tuple(undecided),
+               tuple(sorted(joint, key=_cost)))
+
+
+def _cost(repair: Repair) -> Fraction:
+    return repair.steps
 
 
 class _Explorer:
     """One model with a switch for every member, asked for all its minimal conflicts and corrections."""
 
-    def __init__(self, question: Question, members: Sequence[Member], seconds: float) -> None:
-        from optimizer.lower import Lacking, Stages
+    def __init__(self, question: Question, members: Sequence[Member], until: float) -> None:
+        from optimizer.lower import Stages
 
-        lowering = _opened(question, [member.part for member in members if isinstance(member.part, str)])
+        self._until = until
+        lowering = _opened(question, _held(question))
+        literals = [lowering.literal(str(place)) for place in range(len(members))]
+        held = {member.part: literal for member, literal in zip(members, literals, strict=True)
+                if isinstance(member.part, str)}
         self.kept: list[Member] = []
-        literals: list[Any] = []
-        for place, member in enumerate(members):
-            literal, before = lowering.literal(str(place)), lowering.size
-            try:
-                lowering.demand(_condition(question, member), literal)
-            except Lacking as error:
-                if isinstance(member.part, Require):
-                    continue  # what cannot be judged bounds nothing
-                raise MissingFacts(how_to_get(question.site.model, sorted(error.names))) from None
-            if lowering.size > before:
+        self._literals: list[Any] = []
+        for member, literal in zip(members, literals, strict=True):
+            before = lowering.size
+            if _demand_where_held(question, lowering, member, literal, held) and lowering.size > before:
                 self.kept.append(member)
-                literals.append(literal)
-        for require in hard_requires(question):
-            if require.form:
-                lowering.demand(require.holds)
-        self._literals = literals
-        self._stages = Stages(lowering, seconds)
+                self._literals.append(literal)
+        self._stages = Stages(lowering, until - time.monotonic())
 
     def possible(self, places: Collection[int]) -> bool:
         """Whether the members at ``places`` can all hold; an undecided set counts as possible."""
@@ -207,7 +277,7 @@ class _Explorer:
         everything = frozenset(range(len(self.kept)))
         conflicts: list[frozenset[int]] = []
         corrections: list[frozenset[int]] = []
-        while len(conflicts) + len(corrections) < 4 * MOST:
+        while len(conflicts) + len(corrections) < MOST:
             seed = _unexplored(everything, conflicts, corrections)
             if seed is None:
                 return conflicts, corrections, True
@@ -216,26 +286,34 @@ class _Explorer:
                 for place in sorted(everything - seed):
                     if self.possible(grown | {place}):
                         grown.add(place)
-                corrections.append(everything - grown)
+                found, into = everything - grown, corrections
             else:
                 shrunk = set(seed)
                 for place in sorted(seed):
                     if not self.possible(shrunk - {place}):
                         shrunk.discard(place)
-                conflicts.append(frozenset(shrunk))
+                found, into = frozenset(shrunk), conflicts
+            if time.monotonic() > self._until:
+                # what the solver leaves open counts as possible: a set that cannot hold cannot, but may not be minimal
+                if into is conflicts and not conflicts:
+                    conflicts.append(found)
+                break
+            into.append(found)
         return conflicts, corrections, False
 
 
 def _unexplored(everything: frozenset[int], conflicts: Sequence[frozenset[int]],
                 corrections: Sequence[frozenset[int]]) -> frozenset[int] | None:
     """A largest set that holds no conflict whole, and something of every correction; None when there is none left."""
+    seen: set[frozenset[int]] = set()
 
     def search(chosen: frozenset[int]) -> frozenset[int] | None:
+        if chosen in seen or not all(chosen & correction for correction in corrections):
+            return None
+        seen.add(chosen)
         whole = next((conflict for conflict in conflicts if conflict <= chosen), None)
         if whole is None:
-            return chosen if all(chosen & correction for correction in corrections) else None
-        if not all(chosen & correction for correction in corrections):
-            return None
+            return chosen
         for place in sorted(whole):
             found = search(chosen - {place})
             if found is not None:
@@ -255,84 +333,136 @@ def _opened(question: Question, givens: Collection[str]) -> Lowering:
         low, high = model.knobs[name].domain()
         free[name] = (min(low, question.given[name]), max(high, question.given[name]))
     requires = [require.holds for require in hard_requires(question)]
-    lowering = Lowering(model, question.site.given, question.base, free, requires)
-    lowering.zeroed = question.goal.shifts
-    return lowering
+    return Lowering(model, question.site.given, question.base, free, requires)
 
 
-def _repair(question: Question, members: Sequence[Member], giving: Sequence[Member], seconds: float) -> Repair | None:
-    """The least by which ``giving`` must give for all others to hold; None where that cannot be."""
-    from optimizer.lower import Lacking, Stages, changed, moved
+def _demand_where_held(question: Question, lowering: Lowering, member: Member, literal: Any,
+                       held: Mapping[str, Any]) -> bool:
+    """Demands ``member`` where ``literal`` holds; whether the facts allow to judge it.
 
-    model = question.site.model
-    givens = [member.part for member in giving if isinstance(member.part, str)]
-    lowering = _opened(question, givens)
-    gives: list[tuple[Member, Any]] = []
-    for place, member in enumerate(giving):
-        name = f"give {place}"
-        gives.append((member, lowering.slack(name)))
-        lowering.demand(_condition(question, member, Knob(name)))
-    for member in members:
-        if member not in giving and not isinstance(member.part, str):
-            lowering.demand(_condition(question, member))
-    for require in hard_requires(question):
-        if require.form:
-            try:
-                lowering.demand(require.holds)
-            except Lacking:
-                continue
-    largest = max(member.step for member in giving)
-    cost = lowering.total([(side, max(largest // member.step, 1)) for member, side in gives])
-    steps = {name: model.knobs[name].step for name in lowering.variables}
-    base = {name: question.base.get(name, question.given.get(name, 0)) for name in lowering.variables}
-    stages = Stages(lowering, seconds)
-    found = stages.run([(cost, "min"), (changed(lowering, base), "min"), (lowering.number(model.spare).low, "max"),
-                        (moved(lowering, base, steps), "min")])
-    if found.status not in ("optimal", "feasible"):
+    What lacks facts as soon as a given value moves is demanded where that value is held, and bounds nothing elsewhere.
+    Raises MissingFacts where a bound of the user's cannot be judged even so.
+    """
+    from optimizer.lower import Lacking
+
+    condition = _condition(question, member)
+    try:
+        lowering.demand(condition, literal)
+    except Lacking:
+        pass
+    else:
+        return True
+    needed = list(held)
+    lacking = _lacking(question, condition, ())
+    if lacking:
+        if isinstance(member.part, Require):
+            return False  # what cannot be judged bounds nothing
+        raise MissingFacts(how_to_get(question.site.model, sorted(lacking)))
+    for name in held:
+        rest = [other for other in needed if other != name]
+        if not _lacking(question, condition, [other for other in held if other not in rest]):
+            needed = rest
+    part = lowering.holding({name: question.given[name] for name in needed})
+    part.demand(condition, [literal, *(held[name] for name in needed)])
+    return True
+
+
+def _lacking(question: Question, condition: Cond, givens: Collection[str]) -> frozenset[str]:
+    """The facts that ``condition`` lacks while ``givens`` may move."""
+    from optimizer.lower import Lacking
+
+    try:
+        _opened(question, givens).demand(condition)
+    except Lacking as error:
+        return error.names
+    return frozenset()
+
+
+def _repair(question: Question, members: Sequence[Member], giving: Sequence[Member], until: float) -> Repair | None:
+    """The least by which ``giving`` must give for all others to hold; None where that cannot be.
+
+    Raises _Open where that is not known.
+    """
+    from optimizer.lower import LARGEST, Lacking, Stages, changed, moved
+
+    if any(member.fixed for member in giving):
         return None
-    return _checked(question, members, giving, found.shape)
+    model = question.site.model
+    lowering = _opened(question, [member.part for member in giving if isinstance(member.part, str)])
+    sides: list[Any] = []
+    try:
+        for place, member in enumerate(giving):
+            name = f"give {place}"
+            sides.append(lowering.slack(name, max(-lowering.number(_slack(question, member)).low.low, 0)))
+            lowering.demand(_condition(question, member, Knob(name)))
+    except Lacking:
+        raise _Open from None
+    judged = [member for member in members if member not in giving and not isinstance(member.part, str)]
+    for member in list(judged):
+        try:
+            lowering.demand(_condition(question, member))
+        except Lacking:
+            judged.remove(member)
+    whole = lcm(*(member.step for member in giving))
+    if sum(side.high * (whole // member.step) for side, member in zip(sides, giving, strict=True)) > LARGEST:
+        whole = max(member.step for member in giving)
+    cost = lowering.total([(side, max(whole // member.step, 1)) for side, member in zip(sides, giving, strict=True)])
+    steps = {name: model.knobs[name].step for name in lowering.variables}
+    base = {name: question.base[name] for name in lowering.variables}
+    objectives: list[Any] = [(cost, "min"), (changed(lowering, base), "min"), (moved(lowering, base, steps), "min")]
+    with suppress(Lacking):
+        objectives.insert(2, (lowering.number(model.spare).low, "max"))
+    found = Stages(lowering, until - time.monotonic()).run(objectives, start=base)
+    if found.status == "unknown":
+        raise _Open
+    if found.status == "infeasible":
+        return None
+    return _checked(question, judged, giving, found.shape, proven=found.status == "optimal")
 
 
-def _checked(question: Question, members: Sequence[Member], giving: Sequence[Member],
-             found: Mapping[str, int]) -> Repair:
-    """The repair as plain arithmetic has it: what each member is short by, and that all others hold."""
+def _checked(question: Question, judged: Sequence[Member], giving: Sequence[Member], found: Mapping[str, int], *,
+             proven: bool) -> Repair:
+    """The repair as plain arithmetic has it: what each member is short by, and that all others hold.
+
+    Raises _Open where a constraint that lacked facts to be posted turns out to forbid the shape, and Disagreement where
+    one that was posted does.
+    """
     site = question.site
     shape = question.base | dict(found)
     shape |= {companion.knob: companion.after for companion in companions_of(question, shape)}
-    reader = Reader(site.model, site.given, shape)
     # what becomes of a shape that breaks a constraint (a pool that is halved) does not, where the constraint gives
+    reader = Reader(site.model, site.given, shape)
     walk: Walk[Value, Truth] = Walk(reader.intervals)
     for member in giving:
         if isinstance(member.part, Require):
             walk.assume(member.part.holds, True)
-    gives = []
-    for member in giving:
-        amount = _short(question, member, walk)
-        if amount is None or amount > 0:
-            gives.append(Give(member.name, amount or 0, member.unit))
-    truths = {member.name: walk.condition(_condition(question, member)) for member in members if member not in giving}
-    broken = [name for name, truth in truths.items() if truth is not True and not isinstance(truth, Missing)]
+    gives = [give for member in giving if (give := _given_way(question, member, walk, shape)).amount]
+    broken = [member.name for member in judged if walk.condition(_condition(question, member)) is not True]
     if broken:
         raise Disagreement(f"a repair breaks {', '.join(broken)} by plain arithmetic")
-    steps = sum(give.amount / member.step for give, member in zip(gives, giving, strict=False))
+    posted = {member.name for member in (*judged, *giving)}
+    for require in hard_requires(question):
+        if require.name not in posted and walk.condition(require.holds) in (False, None):
+            raise _Open
+    steps = sum((Fraction(give.amount, give.member.step) for give in gives), Fraction(0))
     changes = {name: (question.running.get(name), value) for name, value in shape.items()
                if question.running.get(name) != value}
-    return Repair(tuple(gives), steps, shape, changes, check(replace(site, removed=()), shape, reader))
+    return Repair(tuple(gives), steps, proven, shape, changes, check(replace(site, removed=()), shape, reader))
 
 
-def _short(question: Question, member: Member, walk: Walk[Value, Truth]) -> int | None:
+def _given_way(question: Question, member: Member, walk: Walk[Value, Truth], shape: Mapping[str, int]) -> Give:
     """By how much ``member`` is missed in the shape that ``walk`` reads, at worst."""
     part = member.part
+    slack = walk.number(_slack(question, member))
+    if not isinstance(slack, Interval):
+        raise Disagreement(f"by how much {member.name} gives cannot be computed")
+    amount = max(-slack.low, 0)
     if isinstance(part, Require):
-        slack = walk.number(part.slack)
-    elif isinstance(part, Bound):
-        model = question.site.model
-        expr = part.expr or (Knob(part.name) if part.name in model.knobs else model.rows[part.name].expr)
-        slack = walk.number(expr - part.value if part.sense == "at least" else lift(part.value) - expr)
-    else:
-        held = lift(question.given[part])
-        slack = walk.number(0 - maximum(Knob(part) - held, held - Knob(part)))
-    return max(-slack.low, 0) if isinstance(slack, Interval) else None
+        # what was assumed is the condition as a whole, not its exception
+        return Give(member, 0 if walk.condition(part.unless) is True else amount, None)
+    if isinstance(part, Bound):
+        return Give(member, amount, part.value - amount if part.sense == "at least" else part.value + amount)
+    return Give(member, amount, shape[part])
 
 
 def next_bound(answer: Answer, *, seconds: float = SECONDS) -> NextBound | None:
@@ -341,25 +471,53 @@ def next_bound(answer: Answer, *, seconds: float = SECONDS) -> NextBound | None:
         return None
     question, first = answer.question, answer.shapes[0]
     binding = what_binds(answer, first, seconds=seconds)
-    if not binding:
-        return NextBound((), None, None, (), {})
-    loose = replace(
-        question, top=1, without=frozenset(binding),
-        bounds=tuple(bound for bound in question.bounds if bound.label not in binding),
-    )
-    after = solve(loose, seconds=seconds)
+    members = {member.name: member for member in members_of(question)}
+    gave = [members[name] for name in binding if name in members]
+    loose = _loosened(question, gave)
+    if not gave:
+        return NextBound(binding, (), None, None, None, (), {})
+    names = tuple(member.name for member in gave)
+    try:
+        after = solve(loose, seconds=seconds)
+    except MissingFacts as error:
+        lacking = ", ".join(item["name"] for item in error.missing)
+        return NextBound(binding, names, None, None, None, (), {}, f"{lacking} not known")
+    except OutOfTime:
+        return NextBound(binding, names, None, None, None, (), {}, "not found in time")
     if not after.shapes:
-        return NextBound(binding, None, None, (), {})
+        raise Disagreement("fewer requirements allow less")
     best = after.shapes[0]
-    sign = 1 if question.goal.sense == "max" else -1
-    gain = sign * ((best.objective.low if sign > 0 else best.objective.high)
-                   - (first.objective.low if sign > 0 else first.objective.high))
+    gain = (best.objective.low - first.objective.low if question.goal.sense == "max"
+            else first.objective.high - best.objective.high)
     then = what_binds(after, best, seconds=seconds)
-    slack = {c.require.name: (c.low, c.require.unit) for c in first.checked.evaluation.constraints
-             if c.require.name in then and c.low is not None}
-    return NextBound(binding, best, gain, then, slack)
+    reader = Reader(question.site.model, question.site.given, first.shape)
+    slack = {}
+    for name in then:
+        member = members.get(name)
+        if member is not None and member.kind != "given":
+            left = reader.number(_slack(question, member))
+            if isinstance(left, Interval):
+                slack[name] = (left.low, member.unit, member.scale)
+    return NextBound(binding, names, best, after, gain, then, slack)
+
+
+def _loosened(question: Question, gave: Sequence[Member]) -> Question:
+    """The question without these members; a given value among them may move."""
+    model = question.site.model
+    names = {member.name for member in gave}
+    opened = [member.part for member in gave if isinstance(member.part, str)]
+    free = dict(question.free)
+    for name in opened:
+        low, high = model.knobs[name].domain()
+        free[name] = (min(low, question.given[name]), max(high, question.given[name]))
+    return replace(
+        question, top=1, free=free, held=tuple(name for name in question.held if name not in opened),
+        given={name: value for name, value in question.given.items() if name not in opened},
+        without=question.without | {member.name for member in gave if isinstance(member.part, Require)},
+        bounds=tuple(bound for bound in question.bounds if bound.label not in names),
+    )
 
 
 def answers(found: Why) -> Iterator[Repair]:
     """All repairs, the cheapest first."""
-    yield from sorted((*found.single, *found.joint), key=lambda item: item.steps)
+    yield from sorted((*found.single, *found.joint), key=_cost)
