@@ -101,6 +101,7 @@ class Lowering(Algebra[Pair, Holds]):
         self._sides: dict[str, Side] = {}
         self._follows: dict[str, Pair] = {}
         self._stretches: dict[tuple[Side, tuple[int, ...]], dict[int, Any]] = {}
+        self._reached: dict[tuple[Side, Sense, int], Any] = {}
         self.zeroed: frozenset[str] = frozenset()
         #: Constraints that could not be posted, with the facts they lack.
         self.skipped: dict[str, frozenset[str]] = {}
@@ -214,6 +215,24 @@ class Lowering(Algebra[Pair, Holds]):
         posted = self.cp.add_bool_or([literal for literal in literals if literal is not False])
         if when is not None:
             posted.only_enforce_if(when)
+
+    def demand_some(self, wanted: Sequence[tuple[Side, Sense, int]]) -> None:
+        """Requires that one of the sides reaches its value or better: no less for ``max``, no more for ``min``."""
+        open_ones = []
+        for side, sense, value in wanted:
+            if (side.low >= value) if sense == "max" else (side.high <= value):
+                return
+            if (side.high >= value) if sense == "max" else (side.low <= value):
+                open_ones.append((side, sense, value))
+        if len(open_ones) == 1:
+            ((side, sense, value),) = open_ones
+            self.cp.add(side.expr >= value if sense == "max" else side.expr <= value)
+            return
+        for side, sense, value in open_ones:
+            if (side, sense, value) not in self._reached:
+                literal = self._reached[side, sense, value] = self.cp.new_bool_var("")
+                self.cp.add(side.expr >= value if sense == "max" else side.expr <= value).only_enforce_if(literal)
+        self.cp.add_bool_or([self._reached[item] for item in open_ones])
 
     @property
     def size(self) -> int:
@@ -598,13 +617,15 @@ class Stages:
         self._until = time.monotonic() + seconds
 
     def run(self, objectives: Sequence[tuple[Side, Sense]], best_before: int | None = None,
-            start: Mapping[str, int] | None = None) -> Found:
+            start: Mapping[str, int] | None = None, *, limits: Sequence[tuple[Side, Sense, int]] = (),
+            proven: int = 1) -> Found:
         """The best shape by the first objective, then the next, and so on.
 
         The result's status and objective are those of the first. Where the tie-breaks are too hard to prove in a
         moment, each knob by itself is taken as near to ``start`` as the others allow. ``best_before`` is an
         objective that nothing can exceed, from a solve with fewer constraints: reaching it again is already a
-        proof.
+        proof. ``limits`` are values that sides must reach in this run. The first ``proven`` objectives get all the time
+        there is; the status is then the worst of theirs.
         """
         first, *later = objectives
         if best_before is not None:
@@ -618,12 +639,21 @@ class Stages:
         if best_before is not None:
             side, sense = first
             self._hold(cp, (side, "min" if sense == "max" else "max"), best_before)
+        for side, sense, value in limits:
+            self._hold(cp, (side, sense), value)
         best = self._once(cp, *first)
         if best.status not in ("optimal", "feasible"):
             return best
         self._hold(cp, first, best.objective)
-        shape = best.shape
-        for stage in _merged(later):
+        status, shape = best.status, best.shape
+        for stage in later[:proven - 1]:
+            found = self._once(cp, *stage)
+            if found.status in ("optimal", "feasible"):
+                shape = found.shape
+                self._hold(cp, stage, found.objective)
+            if found.status != "optimal":
+                status = "feasible"
+        for stage in _merged(later[proven - 1:]):
             found = self._once(cp, *stage, seconds=TIE_SECONDS)
             if found.status in ("optimal", "feasible"):
                 shape = found.shape
@@ -631,7 +661,7 @@ class Stages:
                 shape = self._near(cp, shape, start or {})
                 break
             self._hold(cp, stage, found.objective)
-        return Found(best.status, shape, best.objective)
+        return Found(status, shape, best.objective)
 
     def _near(self, cp: cp_model.CpModel, shape: Mapping[str, int], start: Mapping[str, int]) -> dict[str, int]:
         near = dict(shape)

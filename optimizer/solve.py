@@ -330,7 +330,8 @@ def _expr_of(model: EngineModel, name: str) -> Expr:
     return Knob(name) if name in model.knobs else model.rows[name].expr
 
 
-def _bound_condition(model: EngineModel, bound: Bound) -> AtMost:
+def bound_condition(model: EngineModel, bound: Bound) -> AtMost:
+    """The bound as a condition."""
     value = lift(bound.value)
     expr = bound.expr or _expr_of(model, bound.name)
     return AtMost(value, expr) if bound.sense == "at least" else AtMost(expr, value)
@@ -360,11 +361,11 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     from optimizer.lower import Stages, changed, far_from, moved
 
     model = question.site.model
-    lowering = _lowered(question, question.free, list(hard_requires(question)), question.bounds)
+    lowering = lowered(question, question.free, list(hard_requires(question)), question.bounds)
     objective = _objective(lowering, question)
     steps = {name: model.knobs[name].step for name in question.free}
     senses: list[tuple[Any, Literal["max", "min"]]] = [
-        (objective, question.goal.sense), *_then(lowering, question), (changed(lowering, question.base), "min"),
+        (objective, question.goal.sense), *tie_breaks(lowering, question), (changed(lowering, question.base), "min"),
         (lowering.number(model.spare).low, "max"),
         (moved(lowering, question.base, steps), "min"),
     ]
@@ -387,13 +388,13 @@ def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
             status = "feasible"
             warnings.append(f"rank {len(shapes) + 1} is not proven best: the time limit of {seconds:g} s was reached")
         reached = found.objective if status == "optimal" else None
-        shapes.append(_ranked(question, len(shapes) + 1, found.shape, lowering.skipped))
+        shapes.append(ranked_shape(question, len(shapes) + 1, found.shape, lowering.skipped))
         if not question.free:
             break
         far_from(lowering, found.shape, steps)
     if not shapes:
-        return _infeasible(question, seconds)
-    warnings += _lacking_constraints(question)
+        return infeasible(question, seconds)
+    warnings += lacking_constraints(question)
     return Answer(question, status, tuple(shapes), (), tuple(warnings))
 
 
@@ -424,9 +425,12 @@ def current(site: Site) -> Check | None:
         return None
 
 
-def _lowered(question: Question, free: Mapping[str, tuple[int, int]], requires: Sequence[Require],
-             bounds: Sequence[Bound]) -> Any:
-    """A lowering with every requirement posted that the facts allow to judge."""
+def lowered(question: Question, free: Mapping[str, tuple[int, int]], requires: Sequence[Require],
+            bounds: Sequence[Bound]) -> Any:
+    """A lowering with every requirement posted that the facts allow to judge.
+
+    Raises MissingFacts where a bound needs facts that nobody gave.
+    """
     from optimizer.lower import Lacking, Lowering
 
     site = question.site
@@ -438,7 +442,7 @@ def _lowered(question: Question, free: Mapping[str, tuple[int, int]], requires: 
             lowering.skipped[require.name] = error.names  # the check names it, where it is open there too
     for bound in bounds:
         try:
-            lowering.demand(_bound_condition(site.model, bound))
+            lowering.demand(bound_condition(site.model, bound))
         except Lacking as error:
             raise MissingFacts(how_to_get(site.model, sorted(error.names))) from None
     return lowering
@@ -456,14 +460,21 @@ def _objective(lowering: Any, question: Question) -> Any:
     return pair.low if goal.sense == "max" else pair.high
 
 
-def _then(lowering: Any, question: Question) -> Iterator[tuple[Any, Literal["max", "min"]]]:
+def tie_breaks(lowering: Any, question: Question) -> Iterator[tuple[Any, Literal["max", "min"]]]:
+    """What the goal itself says of shapes that are equal by its objective."""
     for expr, sense in question.goal.then:
         pair = lowering.number(expr)
         yield (pair.low if sense == "max" else pair.high), sense
 
 
-def _ranked(question: Question, rank: int, found: Mapping[str, int],
-            skipped: Mapping[str, frozenset[str]]) -> Ranked:
+def ranked_shape(question: Question, rank: int, found: Mapping[str, int],
+                 skipped: Mapping[str, frozenset[str]], known: tuple[Reader, Check] | None = None) -> Ranked:
+    """What the solver found, checked by plain arithmetic; ``skipped`` are constraints it could not post.
+
+    ``known`` reads and judges the same shape already, for another goal.
+
+    Raises Disagreement where the shape fails the check, and MissingFacts where only missing facts could tell.
+    """
     site, model = question.site, question.site.model
     shape = question.base | dict(found)
     companions = companions_of(question, shape)
@@ -474,7 +485,7 @@ def _ranked(question: Question, rank: int, found: Mapping[str, int],
     broken = [c.require.name for c in checked.evaluation.constraints
               if c.hard and c.require.name not in question.without and c.require.use in ("always", "moved")
               and c.verdict not in (None, Verdict.FITS)]
-    broken += [b.label for b in question.bounds if reader.condition(_bound_condition(model, b)) is not True]
+    broken += [b.label for b in question.bounds if reader.condition(bound_condition(model, b)) is not True]
     if broken and all(name in skipped for name in broken):
         # what could not be posted for want of facts turns out to forbid this shape: other shapes may need the facts
         raise MissingFacts(how_to_get(model, sorted(frozenset().union(*(skipped[name] for name in broken)))))
@@ -619,7 +630,7 @@ def _gain(question: Question, reader: Reader) -> int | None:
     return new.low - now.low if goal.sense == "max" else now.high - new.high
 
 
-def _lacking_constraints(question: Question) -> Iterator[str]:
+def lacking_constraints(question: Question) -> Iterator[str]:
     """Constraints of the search itself that missing facts leave out (the checks name all others)."""
     reader = Reader(question.site.model, question.site.given, question.base)
     for require in question.site.model.requires:
@@ -629,7 +640,7 @@ def _lacking_constraints(question: Question) -> Iterator[str]:
                 yield f"{require.name} does not limit the search: {', '.join(sorted(truth.names))} is not known"
 
 
-def _infeasible(question: Question, seconds: float) -> Answer:
+def infeasible(question: Question, seconds: float) -> Answer:
     """Names a minimal conflict, after the verdict was confirmed without the solver where that is possible."""
     requires = list(hard_requires(question))
     warnings: list[str] = []
@@ -645,7 +656,7 @@ def _infeasible(question: Question, seconds: float) -> Answer:
 def _cross_check(question: Question, requires: Sequence[Require]) -> str:
     model = question.site.model
     conditions = [require.holds for require in requires]
-    conditions += [_bound_condition(model, bound) for bound in question.bounds]
+    conditions += [bound_condition(model, bound) for bound in question.bounds]
     grids = {name: model.knobs[name].grid for name in question.free}
     return box_search(model, question.site.given, question.base, Box(dict(question.free)), grids, conditions)
 
@@ -674,10 +685,10 @@ def _shrink_switched(
     """A minimal conflict among ``members``, each behind a literal of one model; None when all can hold."""
     from optimizer.lower import Lacking, Stages
 
-    lowering = _lowered(question, question.free, [], [])
+    lowering = lowered(question, question.free, [], [])
     literals: dict[int, Any] = {}
     for place, member in enumerate(members):
-        condition = member.holds if isinstance(member, Require) else _bound_condition(question.site.model, member)
+        condition = member.holds if isinstance(member, Require) else bound_condition(question.site.model, member)
         literal, before = lowering.literal(str(place)), lowering.size
         try:
             lowering.demand(condition, literal)
@@ -709,7 +720,7 @@ def _possible(question: Question, kept: Sequence[Require | Bound], held: Sequenc
     model = question.site.model
     free = dict(question.free)
     free |= {name: model.knobs[name].domain() for name in question.given if name not in held}
-    lowering = _lowered(question, free, [m for m in kept if isinstance(m, Require)],
+    lowering = lowered(question, free, [m for m in kept if isinstance(m, Require)],
                         [m for m in kept if isinstance(m, Bound)])
     lowering.zeroed = question.goal.shifts
     lowering.demand(wanted)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from measurements.site import Site
 from models.interval import GIB, MIB, Interval, point
 from optimizer.box import Box, box_search
-from optimizer.solve import Answer, Bound, Question, ask, hard_requires, solve
-from optimizer.solve import _bound_condition as bound_condition
+from optimizer.solve import Answer, Bound, Question, ask, bound_condition, hard_requires, solve
 from tests import twin
 from tests.made_sites import IQ4R, Word, site, with_grids
 from tests.twin import Tried, Whole
