@@ -479,9 +479,12 @@ def ranked_shape(question: Question, rank: int, found: Mapping[str, int],
     shape = question.base | dict(found)
     companions = companions_of(question, shape)
     shape |= {companion.knob: companion.after for companion in companions}
-    asked = replace(site, removed=())
-    reader = Reader(model, site.given, shape, [r.holds for r in model.requires if r.name in question.without])
-    checked = check(asked, shape, reader)
+    if known is None:
+        without = [require.holds for require in model.requires if require.name in question.without]
+        reader = Reader(model, site.given, shape, without)
+        checked = check(replace(site, removed=()), shape, reader)
+    else:
+        reader, checked = known
     broken = [c.require.name for c in checked.evaluation.constraints
               if c.hard and c.require.name not in question.without and c.require.use in ("always", "moved")
               and c.verdict not in (None, Verdict.FITS)]
