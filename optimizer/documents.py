@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from models.evaluate import Reader
@@ -15,8 +15,8 @@ from optimizer.check import (
     quantity_json,
     shape_json,
 )
-from optimizer.solve import Answer, Conflict, Ranked, current, what_binds
-from optimizer.speed import Encoder
+from optimizer.solve import Answer, Conflict, Question, Ranked, current, what_binds
+from optimizer.speed import Encoder, Speed
 
 if TYPE_CHECKING:
     from measurements.laws.law import Prediction
@@ -50,11 +50,11 @@ def objective_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
     """
     goal, known = answer.question.goal, ranked.value is not None
     found: dict[str, Any] = {
-        "value": _unscaled(ranked.value, goal.scale),
-        "low": _unscaled(ranked.objective.low, goal.scale) if known else None,
-        "high": _unscaled(ranked.objective.high, goal.scale) if known else None,
+        "value": unscaled(ranked.value, goal.scale),
+        "low": unscaled(ranked.objective.low, goal.scale) if known else None,
+        "high": unscaled(ranked.objective.high, goal.scale) if known else None,
         "unit": goal.unit,
-        "change": _unscaled(ranked.gain, goal.scale),
+        "change": unscaled(ranked.gain, goal.scale),
     }
     if answer.question.speed is not None:
         found["prediction"] = prediction_json(ranked.prediction)
@@ -68,7 +68,8 @@ def prediction_json(found: Prediction | None) -> dict[str, Any] | None:
     return {"median": found.median, "low": found.low, "high": found.high, "level": found.level}
 
 
-def _unscaled(value: int | None, scale: int) -> int | float | None:
+def unscaled(value: int | None, scale: int) -> int | float | None:
+    """A goal's own count (bytes; thousandths of a rate) in the goal's unit."""
     return value if value is None or scale == 1 else value / scale
 
 
@@ -81,7 +82,6 @@ def speed_json(answer: Answer) -> dict[str, Any] | None:
     if not question.speeds:
         return None
     speed = question.speeds[0]
-    every = [used for one in question.speeds for used in one.used]
     model = question.site.model
     rivals = rivals_of(answer)
 
@@ -92,15 +92,7 @@ def speed_json(answer: Answer) -> dict[str, Any] | None:
     return {
         "workload": dict(workload_json(speed.workload, speed.used)),
         "how": speed.how or None,
-        "laws": [
-            {"name": used.law.name, "metric": used.metric, "verdict": used.law.verdict, "points": len(used.law.points),
-             "settings": used.law.arms, "sources": list(dict.fromkeys(point.source for point in used.law.points)),
-             "noise": used.law.fit.noise.value,
-             "weights": {rival.name: rival.weight for rival in used.law.fit.rivals if rival.weight >= 0.0005},
-             "contradictions": [item.text for item in used.law.contradictions],
-             "not_separated": list(used.law.not_separated), "labels": list(used.law.labels)}
-            for used in {id(used.law): used for used in every}.values()
-        ],
+        "laws": laws_used_json(question.speeds),
         "extrapolated": list(dict.fromkeys(text for one in question.speeds for text in one.extrapolated)),
         "rivals": None if rivals is None else {
             "agree": rivals.agree,
@@ -110,6 +102,20 @@ def speed_json(answer: Answer) -> dict[str, Any] | None:
             "good_under_all": {**choice(rivals.robust), "loses_at_most": rivals.worst},
         },
     }
+
+
+def laws_used_json(speeds: Iterable[Speed]) -> list[dict[str, Any]]:
+    """The laws that these goals on speed rest on, each once: what they are, and how well they are known."""
+    every = [used for one in speeds for used in one.used]
+    return [
+        {"name": used.law.name, "metric": used.metric, "verdict": used.law.verdict, "points": len(used.law.points),
+         "settings": used.law.arms, "sources": list(dict.fromkeys(point.source for point in used.law.points)),
+         "noise": used.law.fit.noise.value,
+         "weights": {rival.name: rival.weight for rival in used.law.fit.rivals if rival.weight >= 0.0005},
+         "contradictions": [item.text for item in used.law.contradictions],
+         "not_separated": list(used.law.not_separated), "labels": list(used.law.labels)}
+        for used in {id(used.law): used for used in every}.values()
+    ]
 
 
 def conflict_json(conflict: Conflict) -> dict[str, str]:
@@ -147,7 +153,7 @@ def solve_json(answer: Answer) -> dict[str, Any]:
 
 
 def _warnings(answer: Answer, now: Check | None) -> list[str]:
-    found = list(answer.warnings) + list(_of_the_law(answer))
+    found = list(answer.warnings) + list(of_the_law(answer.question))
     if answer.shapes:
         found += answer.shapes[0].checked.warnings
     elif now is not None:
@@ -155,9 +161,8 @@ def _warnings(answer: Answer, now: Check | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _of_the_law(answer: Answer) -> Iterator[str]:
+def of_the_law(question: Question) -> Iterator[str]:
     """What anyone who trusts a predicted speed must know of its law."""
-    question = answer.question
     for speed in question.speeds:
         for text in speed.extrapolated:
             yield f"extrapolated: {text}"
