@@ -26,6 +26,7 @@ FORMS: Final = {
                 "non-resident experts hide behind compute",
     "inverse": "a fixed cost shared by x: c + b / x",
     "valley": "a fixed cost shared by x, and one that grows with it: c + b / x + d x",
+    "reverse": "every step counts the same, the other way than expected; tried where no other form explains the points",
     "offset": "one time for each choice",
 }
 

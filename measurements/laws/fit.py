@@ -32,8 +32,14 @@ LEAST_NOISE: Final = 0.002
 DRAWS: Final = 400
 #: The least time a token may take, in parts of the least one measured: a line drawn on would reach nothing, then less.
 FASTEST: Final = 0.5
+#: Further off, in logarithms, nothing is told: a rival that is so wrong is wrong.
+FARTHEST: Final = 20.0
+#: How often a fit is bent towards relative errors; the second time changes nothing that matters.
+BENDS: Final = 2
 #: Rivals below this weight take no part in predictions.
 NEGLIGIBLE: Final = 0.002
+#: Of rivals that predict the same, a simpler one with this part of the best one's weight names the law.
+SIMPLER: Final = 0.3
 #: The weight that decides for a form.
 DECIDES: Final = 0.9
 #: The weight that the other of two forms which are much alike may keep.
@@ -88,7 +94,7 @@ class Noise:
     @property
     def how(self) -> str:
         """Where it is from, for people."""
-        return f"from {self.repeats} repeats" if self.repeats else "stated; nothing was repeated"
+        return f"from {self.repeats} repeats" if self.repeats else "assumed: too little was repeated"
 
 
 def noise_of(data: Data) -> Noise:
@@ -170,12 +176,17 @@ def _columns(terms: Sequence[Term], at: Mapping[str, Floats], parameters: Floats
     return np.concatenate(found, axis=-1)
 
 
-def _candidates(spans: Sequence[Span], data: Data) -> list[tuple[Term, ...]]:
-    """All rivals whose parameters the arms can tell: no more of them than arms, knees only past two arms an axis."""
+def _candidates(spans: Sequence[Span], data: Data, *, reverse: bool) -> list[tuple[Term, ...]]:
+    """All rivals whose parameters the arms can tell: no more of them than arms, knees only past two arms an axis.
+
+    With ``reverse`` also those in which an axis works the other way than is expected of it.
+    """
     choices: list[list[Term | None]] = []
     for span in spans:
         seen = len(np.unique(data.axes[span.axis.name]))
         forms = [form for form in span.axis.forms if form not in BENT or seen >= 3]
+        if reverse and span.axis.way != "either":
+            forms.append("reverse")
         choices.append([None, *(Term(span, form) for form in forms)])
     found = []
     for combination in itertools.product(*choices):
@@ -191,22 +202,36 @@ def _size(terms: Sequence[Term]) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grid:
-    """One candidate on all its parameters: design (k, n, p) of relative times, and the parameters (k, shaped)."""
+    """One candidate on all its parameters: design (k, n, p) of relative times, and the parameters (k, shaped).
+
+    ``told`` (k, n) are the relative times of its best fit, and ``bent`` and ``target`` the problem whose least squares
+    are those of the logarithms near it: relative errors proper, however far the candidate is off.
+    """
 
     terms: tuple[Term, ...]
     parameters: Floats
     design: Floats
     signed: tuple[bool, ...]
+    told: Floats
+    bent: Floats
+    target: Floats
 
 
-def _grid(terms: tuple[Term, ...], data: Data, scale: Floats) -> _Grid:
+def _grid(terms: tuple[Term, ...], data: Data, scale: Floats, relative: Floats) -> _Grid:
     axes = [term.grid() for term in terms if term.shaped]
     parameters = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)) if axes else np.zeros((1, 0))
     columns = _columns(terms, data.axes or {"": np.zeros(len(data.time))}, parameters[:, None, :])
     signed = [False]
     for term in terms:
         signed += [term.signed or term.form == "offset"] * term.columns
-    return _Grid(terms, parameters, columns / scale[:, None], tuple(signed))
+    design = columns / scale[:, None]
+    sizes, _, _ = smallest(design, relative[None, :], signed)
+    for _ in range(BENDS):
+        # no time is negative or nothing: a candidate that says so is far off, not infinitely so
+        told = np.maximum(np.einsum("knp,kp->kn", design, sizes), 0.05)
+        bent, target = design / told[..., None], 1 + np.log(relative / told)
+        sizes, _, _ = smallest(bent, target, signed)
+    return _Grid(terms, parameters, design, tuple(signed), told, bent, target)
 
 
 class Fit:
@@ -216,15 +241,19 @@ class Fit:
         self.data = _sorted(data)
         self.spans = tuple(spans)
         self.noise = noise_of(data)
-        self.rivals = self._fitted()
+        self.rivals = self._fitted(reverse=False)
+        if self.unexplained is not None:  # perhaps an axis works the other way here: no form then says so yet
+            del self.unexplained
+            self.rivals = self._fitted(reverse=True)
 
-    def _fitted(self) -> tuple[Rival, ...]:
+    def _fitted(self, *, reverse: bool) -> tuple[Rival, ...]:
         data = self.data
         # relative to the arm's mean: weights that follow each measurement would favour the fast ones
         scale = np.array([data.time[data.arm == arm].mean() for arm in data.arm])
         relative = data.time / scale
-        grids = [_grid(terms, data, scale) for terms in _candidates(self.spans, data)]
-        solved = [smallest(grid.design, relative[None, :], grid.signed) for grid in grids]
+        grids = [_grid(terms, data, scale, relative)
+                 for terms in _candidates(self.spans, data, reverse=reverse)]
+        solved = [smallest(grid.bent, grid.target, grid.signed) for grid in grids]
         polished = [_polished(grid, *found[:2], relative) for grid, found in zip(grids, solved, strict=True)]
         evidence = np.array([self._evidence(left, len(relative), _size(grid.terms))
                              for grid, (_, left) in zip(grids, polished, strict=True)])
@@ -280,22 +309,21 @@ class Fit:
         out = data.arm[None, :] == arms[:, None]  # (arms, n)
         mine = np.argmax(out, axis=0)  # (n,)
         rest = 1.0 - np.eye(len(arms))
-        grams = np.stack([np.einsum("kni,knj->kij", grid.design[:, row], grid.design[:, row]) for row in out])
-        rights = np.stack([np.einsum("kni,n->ki", grid.design[:, row], relative[row]) for row in out])
-        totals = np.array([(relative[row] ** 2).sum() for row in out])
+        bent, target = grid.bent, grid.target
+        grams = np.stack([np.einsum("kni,knj->kij", bent[:, row], bent[:, row]) for row in out])
+        rights = np.stack([np.einsum("kni,kn->ki", bent[:, row], target[:, row]) for row in out])
+        totals = np.stack([(target[:, row] ** 2).sum(1) for row in out])
         sizes, left, inverse = smallest_of(np.tensordot(rest, grams, 1),
-                                           np.tensordot(rest, rights, 1), (rest @ totals)[:, None], grid.signed)
+                                           np.tensordot(rest, rights, 1), rest @ totals, grid.signed)
         count = (~out).sum(1)[:, None] + self.noise.count  # (arms, 1)
         spread = left + self.noise.count * self.noise.value**2  # (arms, k)
         logs = -0.5 * count * np.log(spread)
         chances = np.exp(logs - logs.max(1, keepdims=True))
         chances /= chances.sum(1, keepdims=True)
         free = np.maximum(count - _size(grid.terms), 1)
-        # each measurement as told without its arm: (n, k)
-        told = np.einsum("knp,nkp->nk", grid.design, sizes[mine])
-        # no time is negative or nothing: a rival that says so is far off, not infinitely so
-        wrong = np.log(np.maximum(told, 0.05)) - np.log(relative)[:, None]
-        leverage = np.einsum("knp,nkpq,knq->nk", grid.design, inverse[mine], grid.design)
+        # log of what each measurement is told without its arm, less what it is: (n, k)
+        wrong = np.clip(np.einsum("knp,nkp->nk", bent, sizes[mine]) - target.T, -FARTHEST, FARTHEST)
+        leverage = np.einsum("knp,nkpq,knq->nk", bent, inverse[mine], bent)
         width = (spread / free)[mine]
         each = _student(wrong, np.sqrt(width * (1 + np.minimum(leverage, 25.0))), free[mine])
         density = out.astype(np.float64) @ each  # (arms, k), all of an arm's measurements together
@@ -351,13 +379,14 @@ class Fit:
             moved = parameters + rng.uniform(-1, 1, parameters.shape) * cells
             shaped = [term for term in grid.terms if term.shaped]
             parameters = np.stack([term.within(moved[:, i], parameters[:, i]) for i, term in enumerate(shaped)], -1)
-        again = relative + sigma[:, None] * rng.standard_normal((DRAWS, len(relative)))
+        again = grid.target[which] + sigma[:, None] * rng.standard_normal((DRAWS, len(relative)))
         if any(term.form == "threshold" for term in grid.terms):
-            design = grid.design[which]
+            design = grid.bent[which]
         else:
             scale = self.data.time / relative
             axes = self.data.axes or {"": np.zeros(len(relative))}
-            design = _columns(grid.terms, axes, parameters[:, None, :]) / scale[:, None]
+            columns = _columns(grid.terms, axes, parameters[:, None, :]) / scale[:, None]
+            design = columns / grid.told[which][..., None]
         sizes, _, _ = smallest(design, again, grid.signed)
         return sizes, parameters, sigma * ndtri(rng.permutation(even)), sigma
 
@@ -493,7 +522,9 @@ class Fit:
             below, above = len(np.unique(x[x < knee])), len(np.unique(x[x >= knee]))
             if term.form != "saturating" and min(below, above) < 2:
                 return None
-        return best
+        # of rivals that predict the same the simplest says what is known
+        alike = [rival for rival in self.counted if rival not in apart and rival.weight >= best.weight * SIMPLER]
+        return min(alike, key=lambda rival: (_size(rival.terms), -rival.weight))
 
     def _everywhere(self) -> dict[str, Floats]:
         """Axis values all over the data: along one axis evenly, along several at the measured settings."""

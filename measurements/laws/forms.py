@@ -104,8 +104,8 @@ class Term:
         if self.form == "valley":
             parts = (low / np.maximum(x, 1e-9) + 0 * x, (x - low) / width + 0 * x)
             return np.asarray(np.stack(parts, axis=-1), dtype=np.float64)
-        if self.form == "slope":
-            value = (x - low) / width if rises else (high - x) / width
+        if self.form in ("slope", "reverse"):
+            value = (x - low) / width if rises == (self.form == "slope") else (high - x) / width
         elif self.form == "inverse":
             value = low / np.maximum(x, 1e-9) + 0 * x
         elif self.form == "hinge":
