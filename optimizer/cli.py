@@ -120,6 +120,8 @@ def _workload(prompt: int | None, answer: int, streams: int | None, corpus: str 
               extrapolate: bool, weights: list[str] | None) -> Workload:
     from optimizer.speed import Workload
 
+    if not 0 < confidence < 1:
+        raise ReadError(f"--confidence {confidence}: write a probability from 0.01 to 0.99", kind="usage")
     counted: dict[str, int] = {}
     for metric, text in spelled(weights or ()).items():
         if metric not in ("prefill", "decode"):
@@ -179,6 +181,8 @@ def _question(site: Site, goal: str, given: list[str] | None, at_least: list[str
     from optimizer.solve import ask, ask_in_order
 
     names = [name.strip().replace("-", "_").lower() for name in free or ()]
+    if workload.weights and (order is not None or goal.strip().lower() != "balanced"):
+        raise ReadError("--weight goes with --goal balanced, and not with --order", kind="usage")
     if order is not None:
         if goal.strip().lower() != "balanced":
             raise ReadError("--order goes with --goal balanced", kind="usage")
@@ -238,6 +242,40 @@ def propose_command(
         return 3
     _print(propose_json(propose(answer, rank)), as_json, show_propose)
     return 0
+
+
+@app.command("pareto")
+def pareto_command(
+    words: Annotated[list[str] | None, typer.Argument(
+        metavar="[SITE] GOAL GOAL [GOAL]", help="Two or three goals; what is no goal is the site.",
+        show_default=False)] = None,
+    named: Annotated[Path | None, typer.Option("--site", help="A site folder or its site.toml.")] = None,
+    given: GivenOpt = None, at_least: AtLeastOpt = None, at_most: AtMostOpt = None, free: FreeOpt = None,
+    config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None,
+    facts: FactOpt = None, sessions: SessionsOpt = None, host: HostOpt = None, service: ServiceOpt = None,
+    limits: LimitOpt = None, points: PointsOpt = None, prompt_tokens: PromptOpt = None, answer_tokens: AnswerOpt = 512,
+    streams: StreamsOpt = None, corpus: CorpusOpt = None, confidence: ConfidenceOpt = 0.5,
+    extrapolate: BeyondOpt = False, weight: WeightOpt = None,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it: a .png or .svg file.")] = None,
+    as_json: JsonOpt = False,
+) -> int:
+    """Two or three goals against each other: every shape that is not beaten, proven, and the knee."""
+    from optimizer.pareto import ask_goals, pareto, pareto_json, spoken
+    from optimizer.render import show_pareto
+
+    site, goals = spoken(words or (), named, alone=not config and ledger is None)
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
+    names = [name.strip().replace("-", "_").lower() for name in free or ()]
+    front = pareto(ask_goals(own, goals, given=spelled(given or ()), at_least=_pairs(at_least),
+                             at_most=_pairs(at_most), free=names, workload=load))
+    document = pareto_json(front)
+    if plot is not None and front.points:
+        from optimizer.plot import save_pareto
+
+        document["pictures"] = [str(save_pareto(document, plot))]
+    _print(document, as_json, show_pareto)
+    return 3 if front.status == "infeasible" else 0
 
 
 @app.command("next")

@@ -1,4 +1,7 @@
-"""Laws as pictures: PNG and SVG files, and text for a terminal. What is drawn is in the JSON document of ``laws``."""
+"""Laws and sets of points as pictures: PNG and SVG files, and text for a terminal.
+
+What is drawn is in the JSON documents of ``laws`` and ``pareto``.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ import math
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
+from itertools import combinations, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -221,7 +225,11 @@ def _write(files: Mapping[Path, bytes]) -> None:
 
 
 def _picture(laws: Sequence[_Law], kind: str) -> bytes:
-    """A figure of these laws as a file's bytes: the same bytes for the same laws and release of matplotlib."""
+    return _figure_of([partial(_panel, law=law) for law in laws], "; ".join(law.title for law in laws), kind)
+
+
+def _figure_of(panels: Sequence[Callable[[Axes], None]], title: str, kind: str) -> bytes:
+    """A figure of these panels as a file's bytes: the same bytes for the same panels and release of matplotlib."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -234,13 +242,13 @@ def _picture(laws: Sequence[_Law], kind: str) -> bytes:
         matplotlib.rcdefaults()  # not what a user's own matplotlibrc would make of it
         matplotlib.rc("svg", fonttype="none", hashsalt="shapewright")
         matplotlib.rc("text", parse_math=False)
-        figure = Figure(figsize=(9.5, 4.7 * len(laws)), facecolor="white",
+        figure = Figure(figsize=(9.5, 4.7 * len(panels)), facecolor="white",
                         layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.1, hspace=0.04))
-        for place, law in enumerate(laws, start=1):
-            _panel(figure.add_subplot(len(laws), 1, place), law)
+        for place, draw in enumerate(panels, start=1):
+            draw(figure.add_subplot(len(panels), 1, place))
         # nothing of when, where or with what: the picture is of the data only
         silent = {"Date": None, "Creator": "shapewright"} if kind == "svg" else {"Software": None}
-        figure.savefig(sink, format=kind, dpi=150, metadata={**silent, "Title": "; ".join(law.title for law in laws)})
+        figure.savefig(sink, format=kind, dpi=150, metadata={**silent, "Title": title})
     return sink.getvalue()
 
 
@@ -467,3 +475,126 @@ def _sketch(canvas: _Canvas, shown: _Law, x_axis: _Scale, y_axis: _Scale, looks:
     for x, y in shown.contradicting:
         canvas.put(*cell(x, y), looks["contradicting"], "contradicting")
     return max(crowd.values(), default=1) > 1
+
+
+# --- what two or three goals give
+
+#: Units that read better in another, with how many make one of it.
+_LARGER: Final = {"B": ("GiB", float(1 << 30))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """Points of two goals, as (x, y); the goals' names with their units; the knee and the shape as it is."""
+
+    x_label: str
+    y_label: str
+    points: list[tuple[float, float]]
+    knee: tuple[float, float] | None
+    now: tuple[float, float] | None
+
+    def axes(self, across: int, up: int) -> tuple[_Scale, _Scale]:
+        """Both ranges with a little air, with about so many ticks."""
+        shown = [*self.points, *([self.now] if self.now else [])]
+        return _ranged([x for x, _ in shown], across), _ranged([y for _, y in shown], up)
+
+
+def _ranged(values: Sequence[float], count: int) -> _Scale:
+    low, high = min(values), max(values)
+    air = _air(low, high, 0.04)
+    ticks = _multiples(low - air, high + air, count)
+    step = ticks[1] - ticks[0]
+    return _Scale(low - air, high + air, {tick: _figure(tick, step) for tick in ticks})
+
+
+def _front(document: Mapping[str, Any], across: int, up: int) -> _Front:
+    """Two goals of a set, by their places."""
+    def value(place: int, own: float) -> float:
+        return float(own) / _LARGER.get(document["goals"][place]["unit"], ("", 1.0))[1]
+
+    def label(place: int) -> str:
+        goal = document["goals"][place]
+        unit = _LARGER.get(goal["unit"], (goal["unit"], 1.0))[0]
+        return _plain(goal["goal"] if unit == goal["goal"] else f"{goal['goal']} ({unit})")
+
+    points = [(value(across, item["objectives"][across]["value"]), value(up, item["objectives"][up]["value"]))
+              for item in document["points"]]
+    now = [document["current"]["values"][place] for place in (across, up)]
+    knee = document["knee"]
+    return _Front(label(across), label(up), points, points[knee["point"] - 1] if knee else None,
+                  None if None in now else (value(across, now[0]), value(up, now[1])))
+
+
+def front_plot(document: Mapping[str, Any], *, width: int, height: int, colour: bool, ascii_only: bool) -> str:
+    """The points of the first two goals as lines of text, the second across; limits as of :func:`terminal_plot`."""
+    width, height = max(width, 40), max(height, 14)
+    shown = _front(document, 1, 0)
+    looks = _ASCII if ascii_only else _UNICODE
+    high = height - 4
+    _, y_axis = shown.axes(4, high // 3)
+    gutter = max(map(len, y_axis.ticks.values())) + 1
+    wide = width - gutter - 1
+    x_axis, _ = shown.axes(wide // 14, 4)
+    canvas = _Canvas(wide, high, fine=False)
+
+    def put(place: tuple[float, float], look: str, letter: str) -> None:
+        canvas.put(x_axis.place(place[0], wide), y_axis.place(place[1], high), letter, look)
+
+    for point in shown.points:
+        put(point, "measured", looks["measured"])
+    legend = [("measured", looks["measured"], "point")]
+    if shown.knee:
+        put(shown.knee, "contradicting", "K")
+        legend.append(("contradicting", "K", "knee"))
+    if shown.now:
+        put(shown.now, "site", looks["site"])
+        legend.append(("site", looks["site"], "the shape as it is"))
+    labels = {high - 1 - y_axis.place(tick, high): text for tick, text in y_axis.ticks.items()}
+    return "\n".join((
+        f"{shown.y_label} over {shown.x_label}",
+        *(f"{labels.get(row, ''):>{gutter - 1}} {looks['notch' if row in labels else 'post']}{text}"
+          for row, text in enumerate(canvas.text(colour))),
+        *_foot(x_axis, gutter, wide, looks),
+        "  ".join(f"{_inked(letter, ink, colour)} {name}" for ink, letter, name in legend),
+    ))
+
+
+def save_pareto(document: Mapping[str, Any], path: Path) -> Path:
+    """Draws the points of ``pareto`` into ``path`` (.png or .svg), a panel for each pair of goals.
+
+    The file appears whole or not at all. Raises ReadError (``usage``) for another suffix, without matplotlib, and where
+    the file cannot be written.
+    """
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ReadError("pictures are .png or .svg files", file=str(path), kind="usage")
+    if not path.parent.is_dir():
+        raise ReadError("cannot be written: the folder does not exist", file=str(path), kind="usage")
+    fronts = [_front(document, across, up) for up, across in combinations(range(len(document["goals"])), 2)]
+    title = _plain(f"{document['engine']['name']} {document['engine']['version']}: "
+                   + " against ".join(goal["goal"] for goal in document["goals"]))
+    _write({path: _figure_of([partial(_front_panel, front=front, title=title if place == 0 else "")
+                              for place, front in enumerate(fronts)], title, path.suffix.lower()[1:])})
+    return path
+
+
+def _front_panel(axes: Axes, *, front: _Front, title: str) -> None:
+    x_axis, y_axis = front.axes(6, 7)
+    axes.set_xlim(x_axis.low, x_axis.high)
+    axes.set_ylim(y_axis.low, y_axis.high)
+    axes.set_xticks(list(x_axis.ticks), list(x_axis.ticks.values()))
+    axes.set_yticks(list(y_axis.ticks), list(y_axis.ticks.values()))
+    axes.set_xlabel(front.x_label)
+    axes.set_ylabel(front.y_label)
+    axes.grid(color="#E3E3E3", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(textwrap.fill(title, 72), loc="left", fontweight="bold", fontsize=12)
+    shown = axes.plot(*zip(*front.points, strict=True), linestyle="none", marker="o", markersize=6, color=_BLUE,
+                      label="point")
+    if front.knee:
+        shown += axes.plot(*front.knee, linestyle="none", marker="s", markersize=10, color=_RED,
+                           markerfacecolor="none", markeredgewidth=2, label="knee")
+    if front.now:
+        shown += axes.plot(*front.now, linestyle="none", marker="D", markersize=8, color=_PURPLE,
+                           markerfacecolor="white", markeredgewidth=1.8, label="the shape as it is")
+    axes.legend(handles=shown, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False)

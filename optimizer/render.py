@@ -360,23 +360,153 @@ def _law(console: Any, law: Mapping[str, Any], *, plot: bool) -> None:
         console.print(f"this site's shape lies outside: {_safe('; '.join(law['beyond']))}")
     if plot and law["curve"] is not None:
         console.print()
-        console.print(_plot(console, law), highlight=False, markup=False, no_wrap=True, overflow="ignore", crop=False)
+        _draw(console, "terminal_plot", law)
     _list(console, "Contradict each other", law["contradictions"])
     _list(console, "Not separated", law["not_separated"])
     _list(console, "To know", [*law["labels"], *(f"{item['file']}:{item['line']} does not count: {item['why']}"
                                                  for item in law["not_used"])])
 
 
-def _plot(console: Any, law: Mapping[str, Any]) -> Any:
+def _draw(console: Any, how: str, what: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    from optimizer.plot import terminal_plot
+    from optimizer import plot
 
     colour = bool(console.is_terminal) and console.color_system is not None
     encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
-    text = terminal_plot(law, width=min(console.width, 100), height=20, colour=colour,
-                         ascii_only="utf" not in encoding)
-    return Text.from_ansi(text) if colour else Text(text)
+    text = getattr(plot, how)(what, width=min(console.width, 100), height=20, colour=colour,
+                              ascii_only="utf" not in encoding)
+    console.print(Text.from_ansi(text) if colour else Text(text), highlight=False, markup=False, no_wrap=True,
+                  overflow="ignore", crop=False)
+
+
+#: Points of a set that a table shows; of more, evenly those between.
+_MOST_POINTS: Final = 30
+#: Knobs that a table of points has room for, a column each.
+_MOST_KNOBS: Final = 4
+
+
+def show_pareto(document: dict[str, Any]) -> None:
+    """``pareto``: a row for each point, where the shape as it is stands, and the knee."""
+    console = _console()
+    wanted = [f"{name}={_knob(value)}" for name, value in document["given"].items()] + document["bounds"]
+    names = [item["goal"] for item in document["goals"]]
+    _heading(console, document, f"[bold]{' against '.join(names)}[/]"
+             + (f", given {_safe(', '.join(wanted))}" if wanted else ""))
+    console.print(f"moving: {', '.join(document['free']) or 'nothing'}")
+    for why in dict.fromkeys(item["why"] for item in document["within"]):
+        held = [f"{item['sense']} {item['name']}={item['text']}" for item in document["within"] if item["why"] == why]
+        console.print(f"within: {_safe(', '.join(held))} ({_safe(why)})")
+    if document["status"] == "infeasible":
+        console.print("\n[red]No shape does this.[/] These cannot hold together; give one of them up:")
+        for item in document["conflict"]:
+            console.print(f"  - [bold]{_safe(item['name'])}[/] ({_safe(item['source'])}): {_safe(item['remedy'])}")
+        _list(console, "To know", document["warnings"])
+        return
+    steps = ", ".join(f"{item['goal']} {_gives(item['step'], item['unit'])}" for item in document["goals"])
+    console.print(f"steps: {_safe(steps)}; {_safe(document['rule'])}")
+    count = _count(len(document["points"]), "point")
+    console.print(f"{count}: no other shape is better; all are proven, and were checked again without the solver\n"
+                  if document["status"] == "optimal" else
+                  f"[yellow]{count}, not proven complete[/]: the time limit was reached\n")
+    shown = _shown_points(document)
+    console.print(_front_table(document, shown))
+    if len(shown) < len(document["points"]):
+        console.print(f"{len(shown)} of {len(document['points'])} points; --json has all, --at-least and --at-most "
+                      "narrow them")
+    if len(names) == 2 and len(document["points"]) > 2:
+        console.print()
+        _draw(console, "front_plot", document)
+    console.print()
+    knee = document["knee"]
+    console.print(f"knee: point {knee['point']}, {_safe(knee['definition'])}" if knee else
+                  f"no knee: {_safe(document['no_knee'])}")
+    _standing(console, document)
+    for law in document.get("laws", ()):
+        console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])}; noise {_percent(law['noise'])}")
+    _list(console, "Before you take one", _notes_of(document["points"]))
+    _list(console, "To know", document["warnings"])
+    for path in document.get("pictures", ()):
+        console.print(f"drawn: {_safe(path)}")
+
+
+def _notes_of(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What to know of which points; what differs in figures only is said once."""
+    alike: dict[str, tuple[str, list[int]]] = {}
+    for point in points:
+        for text in point["notes"]:
+            alike.setdefault("".join(letter for letter in text if not letter.isdigit() and letter != ","),
+                             (text, []))[1].append(point["point"])
+    return [f"point {numbers[0]}: {text}" + (f" (and the like: {_ranges(numbers[1:])})" if numbers[1:] else "")
+            for text, numbers in alike.values()]
+
+
+def _shown_points(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    points = document["points"]
+    if len(points) <= _MOST_POINTS:
+        return list(points)
+    last = len(points) - 1
+    kept = {round(last * place / (_MOST_POINTS - 1)) for place in range(_MOST_POINTS)}
+    kept |= {found - 1 for found in (document["current"]["equals"], (document["knee"] or {}).get("point")) if found}
+    return [points[place] for place in sorted(kept)]
+
+
+def _front_table(document: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> Any:
+    knobs = list(dict.fromkeys(name for point in document["points"] for name in point["changes"]))
+    apart = len(knobs) <= _MOST_KNOBS
+    current, knee = document["current"], (document["knee"] or {}).get("point")
+    units = [item["unit"] for item in document["goals"]]
+    table = _table(("point", "right"), *((item["goal"], "right") for item in document["goals"]),
+                   *(((name, "right") for name in knobs) if apart else ["change"]), "what binds")
+    values = [_gives(value, unit) for value, unit in zip(current["values"], units, strict=True)]
+    table.add_row("now", *values, *([_knob(current["shape"].get(name)) for name in knobs] if apart else [""]),
+                  "" if current["verdict"] == "fits" else _MARK[current["verdict"]], style="dim")
+    for point in points:
+        number = f"{point['point']}" + (" knee" if point["point"] == knee else "") + (
+            "" if point["proven"] else " not proven")
+        gives = [_gives(item["value"], unit, item.get("prediction"))
+                 for item, unit in zip(point["objectives"], units, strict=True)]
+        settings = [_knob(point["shape"].get(name, point["changes"].get(name, ["", ""])[1])) for name in knobs]
+        table.add_row(number, *map(_safe, gives), *(settings if apart else [_safe(_changes(point["changes"]))]),
+                      _safe(", ".join(point["binding"])), style="bold" if point["point"] == knee else "")
+    return table
+
+
+def _gives(value: float | None, unit: str, prediction: Mapping[str, Any] | None = None) -> str:
+    text = amount(value, unit) if value is None or unit in ("B", "t/s", "s") else _knob(value)
+    return text if prediction is None else f"{text} ({figure(prediction['low'])} to {figure(prediction['high'])})"
+
+
+def _standing(console: Any, document: Mapping[str, Any]) -> None:
+    current, goals = document["current"], document["goals"]
+    better = current["dominated_by"]
+    if current["steps"] is None:
+        unknown = [item["goal"] for item, value in zip(goals, current["values"], strict=True) if value is None]
+        console.print(f"the shape as it is: {', '.join(unknown)} not known, so it stands nowhere")
+    elif current["equals"]:
+        console.print(f"the shape as it is: as good as point {current['equals']}; nothing beats it on these steps")
+    elif better:
+        console.print(f"the shape as it is: beaten by {'points' if len(better) > 1 else 'point'} "
+                      f"{_ranges([item['point'] for item in better])}")
+        for item in [better[0], better[-1]] if len(better) > 1 else better:
+            gains = ", ".join(f"{goal['goal']} {_better(gain, goal['unit'])}"
+                              for goal, gain in zip(goals, item["by"], strict=True) if gain)
+            console.print(f"  point {item['point']}: {_safe(gains)}")
+    else:
+        console.print("the shape as it is: beaten by none")
+    if not current["asked"]:
+        console.print("  it is not one of the shapes asked about: it does not fit, or not within what was given")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers in order, runs of them as 3 to 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] + 1 == number:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
 def show_next(document: dict[str, Any]) -> None:

@@ -404,9 +404,12 @@ def what_binds(answer: Answer, ranked: Ranked, *, seconds: float = SECONDS) -> t
     """
     if ranked.binding or ranked.rank != 1:
         return ranked.binding
-    question = answer.question
-    conflict = _shrink(question, list(hard_requires(question)), seconds, _better(question, ranked))
-    return tuple(item.name for item in conflict)
+    return forbids(answer.question, _better(answer.question, ranked), seconds=seconds)
+
+
+def forbids(question: Question, wanted: Cond, *, seconds: float = SECONDS) -> tuple[str, ...]:
+    """A minimal set of what cannot hold together with ``wanted``; empty where all can."""
+    return tuple(item.name for item in _shrink(question, list(hard_requires(question)), seconds, wanted))
 
 
 def _better(question: Question, best: Ranked) -> Cond:
