@@ -412,7 +412,8 @@ def _repair(question: Question, members: Sequence[Member], giving: Sequence[Memb
     objectives: list[Any] = [(cost, "min"), (changed(lowering, base), "min"), (moved(lowering, base, steps), "min")]
     with suppress(Lacking):
         objectives.insert(2, (lowering.number(model.spare).low, "max"))
-    found = Stages(lowering, until - time.monotonic()).run(objectives, start=base)
+    # half of the time left, so that one hard repair does not use up what the others need
+    found = Stages(lowering, (until - time.monotonic()) / 2).run(objectives, start=base)
     if found.status == "unknown":
         raise _Open
     if found.status == "infeasible":
@@ -429,10 +430,8 @@ def _checked(question: Question, judged: Sequence[Member], giving: Sequence[Memb
     """
     site = question.site
     shape = question.base | dict(found)
-    shape |= {companion.knob: companion.after for companion in companions_of(question, shape)}
     # what becomes of a shape that breaks a constraint (a pool that is halved) does not, where the constraint gives
-    reader = Reader(site.model, site.given, shape)
-    walk: Walk[Value, Truth] = Walk(reader.intervals)
+    walk: Walk[Value, Truth] = Walk(Reader(site.model, site.given, shape).intervals)
     for member in giving:
         if isinstance(member.part, Require):
             walk.assume(member.part.holds, True)
@@ -444,10 +443,11 @@ def _checked(question: Question, judged: Sequence[Member], giving: Sequence[Memb
     for require in hard_requires(question):
         if require.name not in posted and walk.condition(require.holds) in (False, None):
             raise _Open
+    shape |= {companion.knob: companion.after for companion in companions_of(question, shape)}
     steps = sum((Fraction(give.amount, give.member.step) for give in gives), Fraction(0))
     changes = {name: (question.running.get(name), value) for name, value in shape.items()
                if question.running.get(name) != value}
-    return Repair(tuple(gives), steps, proven, shape, changes, check(replace(site, removed=()), shape, reader))
+    return Repair(tuple(gives), steps, proven, shape, changes, check(replace(site, removed=()), shape))
 
 
 def _given_way(question: Question, member: Member, walk: Walk[Value, Truth], shape: Mapping[str, int]) -> Give:

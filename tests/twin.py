@@ -246,11 +246,29 @@ Fact = tuple[int, int]
 
 @dataclass(frozen=True)
 class Tried:
-    """Every shape of a grid: which surely hold (by constraint), and bounds of the rows and objectives."""
+    """Every shape of a grid: which surely hold (by constraint), and bounds of the rows and objectives.
+
+    ``short`` is by how much a constraint is missed at worst; 0 or less where it holds, or does not apply.
+    """
 
     holds: dict[str, NDArray[np.bool_]]
     low: dict[str, Whole]
     high: dict[str, Whole]
+    short: dict[str, Whole]
+
+
+class _Musts:
+    """Constraints of one grid: ``need`` at most ``limit`` where nothing excuses it."""
+
+    def __init__(self) -> None:
+        self.short: dict[str, Whole] = {}
+
+    def must(self, name: str, need: Whole | int, limit: Whole | int, excused: NDArray[np.bool_] | bool = False) -> None:
+        self.short[name] = np.where(excused, 0, np.asarray(need, dtype=np.int64) - limit)
+
+    @property
+    def holds(self) -> dict[str, NDArray[np.bool_]]:
+        return {name: short <= 0 for name, short in self.short.items()}
 
 
 def _up(value: Whole, unit: int) -> Whole:
@@ -280,7 +298,8 @@ def try_radiance(of: RadianceSite, knobs: dict[str, Whole]) -> Tried:
     """
     low: dict[str, Whole] = {}
     high: dict[str, Whole] = {}
-    holds: dict[str, NDArray[np.bool_]] = {}
+    musts = _Musts()
+    must = musts.must
     seqs, length = knobs["max_num_seqs"], knobs["max_model_len"]
     host = knobs["host_pool_mib"] * MIB
     weights, kv = knobs["vram_weights_mib"] * MIB, knobs["vram_kv_mib"] * MIB
@@ -318,7 +337,7 @@ def try_radiance(of: RadianceSite, knobs: dict[str, Whole]) -> Tried:
         most = facts["card_total"][1] - sum(facts[name][0] for name in charges)
         claim_low = least - headroom - tables - weights - kv
         claim_high = most - headroom - tables - weights - kv
-        holds["claimable_covers"] = claim_low >= 0
+        must("claimable_covers", 0, claim_low)
         low["claimable"], high["claimable"] = claim_low, claim_high
         statics_low, statics_high = facts["static_weights"]
         plane_low, plane_high = facts["expert_plane"]
@@ -344,7 +363,7 @@ def try_radiance(of: RadianceSite, knobs: dict[str, Whole]) -> Tried:
             offer_high = np.maximum(elastic_high - floor_low, 0)
             first_low = np.minimum(np.maximum(elastic_low - demand, floor_low), whole_low)
             first_high = np.minimum(np.maximum(elastic_high - demand, floor_high), whole_high)
-            holds["expert_floor_covered"] = ~derived | (floor_high <= elastic_low)
+            must("expert_floor_covered", floor_high, elastic_low, ~derived)
         offer_low = np.where(w_stated, claim_low, offer_low)
         offer_high = np.where(w_stated, claim_high, offer_high)
         cache_low = np.where(kv_stated, kv, np.minimum(offer_low, demand))
@@ -381,24 +400,25 @@ def try_radiance(of: RadianceSite, knobs: dict[str, Whole]) -> Tried:
         single = np.where(w_stated, claim_low - high["vram_kv"], claim_low - high["vram_weights"] - stage_high)
         low["above headroom"] = np.where(both, claim_low, np.where(derived, idle_low + spill + unpaid, single))
         resident = np.where(w_stated, weights - statics_high, experts_low)
-        holds["weights_hold_statics"] = ~w_stated | (statics_high <= weights)
+        must("weights_hold_statics", statics_high, weights, ~w_stated)
         if of.family != "C":
-            placed = plane_high <= resident - spare_high + host
-            holds["experts_placed"] = placed | derived if of.family == "B" else placed
+            must("experts_placed", plane_high, resident - spare_high + host, derived & (of.family == "B"))
         if of.family != "A":
             most_host = max(-(-(plane_low + spare_low) // MIB) * MIB, of.boot["host_pool_mib"] * MIB)
-            holds["host_pool_within_plane"] = host <= most_host
+            must("host_pool_within_plane", host, most_host)
     else:
         low["vram_kv"] = high["vram_kv"] = kv
         low["vram_weights"] = high["vram_weights"] = weights
         capped = full = np.zeros_like(both)
     pool = low["vram_kv"]
-    holds["kv_pool_opens"] = fixed + one.page <= pool
-    holds["one_full_request"] = capped | (fixed + each * one.page <= pool)
-    holds["pool_contract"] = capped | (fixed + sessions * each * one.page <= pool)
+    must("kv_pool_opens", fixed + one.page, pool)
+    must("one_full_request", fixed + each * one.page, pool, capped)
+    must("pool_contract", fixed + sessions * each * one.page, pool, capped)
     if "pair_ceiling" in facts and of.family != "C":
         moved = headroom - of.boot["gpu_headroom_mib"] * MIB
-        holds["pair_ceiling"] = ~both | (weights + kv <= facts["pair_ceiling"][0] - moved)
+        must("pair_ceiling", weights + kv, facts["pair_ceiling"][0] - moved, ~both)
+        if "settle_floor" in facts:  # the floor holds the headroom, which pays for what it took from the ceiling
+            must("settle_floor", weights + kv, facts["pair_ceiling"][0] + facts["settle_floor"][0], ~both)
         low["pair headroom"] = facts["pair_ceiling"][0] - moved - weights - kv
     # pinned RAM, the n-gram table on disk
     pinned = of.tp * host
@@ -408,10 +428,10 @@ def try_radiance(of: RadianceSite, knobs: dict[str, Whole]) -> Tried:
     high["pinned"] = pinned
     for fact, name in (("mem_total", "pinned_within_ram"), ("memlock", "pinned_within_memlock")):
         if fact in facts:
-            holds[name] = pinned <= facts[fact][0]
+            must(name, pinned, facts[fact][0])
     low["kv_tokens"] = blocks(pool) * 4
     low["sessions"] = np.maximum(blocks(pool) // each, np.where(full, seqs, 0))
-    return Tried(holds, low, high)
+    return Tried(musts.holds, low, high, musts.short)
 
 
 @dataclass(frozen=True)
@@ -457,23 +477,23 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
     tower = printed_high(84, 100) if of.vision and of.later else 0
     budget = facts["mem_total"][0] - facts["resident_weights"][1] - tower - knobs["host_reserve_gib"] * GIB // 1000
     budget = np.maximum(budget, 0)
-    holds: dict[str, NDArray[np.bool_]] = {}
+    musts = _Musts()
+    must = musts.must
     runs = (pool > ctx) & of.fit
-    fits = pool * 29_500 + other + margin <= budget
-    holds["fit"] = ~runs | fits
-    holds["pool_holds_context"] = ctx <= pool
-    holds["pool_grid"] = pool % 256 == 0
-    holds["context_within_rope"] = ctx <= 262_144
-    holds["device_ceiling"] = pool * 29_500 + other <= printed_low(39_703, 1000)
-    holds["sessions_held"] = of.sessions * ctx <= pool
+    must("fit", pool * 29_500 + other + margin, budget, ~runs)
+    must("pool_holds_context", ctx, pool)
+    must("pool_grid", pool % 256, 0)
+    must("context_within_rope", ctx, 262_144)
+    must("device_ceiling", pool * 29_500 + other, printed_low(39_703, 1000))
+    must("sessions_held", of.sessions * ctx, pool)
     slots, entries = knobs["kv_slots"], knobs["cache_entries"]
     held = moving(of, ctx, pool, knobs["max_tok"], slots, entries)
     tenth = GIB // 10
     noise = 4 * tenth if of.later and of.checkpoint == "v2" else tenth * 3 // 2
     weights = of.weights[1] + (84 * GIB // 100 if of.vision and of.trunk_known else 0)
-    holds["held_within_ram"] = held + weights + noise <= facts["mem_total"][0]
+    must("held_within_ram", held + weights + noise, facts["mem_total"][0])
     if "mem_available" in facts:
-        holds["pin_floor"] = np.full_like(runs, weights + 16 * GIB <= facts["mem_available"][0])
+        must("pin_floor", np.full_like(pool, weights + 16 * GIB), facts["mem_available"][0])
     if of.gtt and "gtt_total" in facts:
         if not of.later:
             arena = line(0, 167, 32_768, tokens)
@@ -482,7 +502,7 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
         else:
             arena = line(60, 31, 32_768, tokens)
         need = pool * 29_500 + slots * 115 * MIB + arena + 2 * step
-        holds["gtt_gate"] = need <= facts["gtt_total"][0] - facts["gtt_used"][1]
+        must("gtt_gate", need, facts["gtt_total"][0] - facts["gtt_used"][1])
     low: dict[str, Whole] = {"sessions": pool // ctx}
     if "host_left" in facts:
         was = moving(of, *(np.array(of.boot[name]) for name in (
@@ -490,7 +510,7 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
         low["host_left"] = facts["host_left"][0] + was - held
     # what a boot's own total leaves out of the vision tower: all of it up to 0.15.1, its scratch since
     unlisted = (printed_high(197, 100) if not of.trunk_known else printed_high(197, 100) - printed_low(84, 100))
-    return Tried(holds, low, {"held": held + weights + noise + (unlisted if of.vision else 0)})
+    return Tried(musts.holds, low, {"held": held + weights + noise + (unlisted if of.vision else 0)}, musts.short)
 
 
 def moving(of: HalogenSite, ctx: Whole, pool: Whole, max_tok: Whole, slots: Whole, entries: Whole) -> Whole:
