@@ -216,6 +216,30 @@ def solve_command(
     return 3 if answer.status == "infeasible" else 0
 
 
+@app.command("why")
+def why_command(
+    site: SiteArg = None, goal: GoalOpt = "context", given: GivenOpt = None, at_least: AtLeastOpt = None,
+    at_most: AtMostOpt = None, free: FreeOpt = None, config: ConfigOpt = None, ledger: LedgerOpt = None,
+    engine: EngineOpt = None, sets: SetOpt = None, facts: FactOpt = None, sessions: SessionsOpt = None,
+    host: HostOpt = None, service: ServiceOpt = None, limits: LimitOpt = None, points: PointsOpt = None,
+    prompt_tokens: PromptOpt = None, answer_tokens: AnswerOpt = 512, streams: StreamsOpt = None,
+    corpus: CorpusOpt = None, confidence: ConfidenceOpt = 0.5, extrapolate: BeyondOpt = False,
+    weight: WeightOpt = None, order: OrderOpt = None, as_json: JsonOpt = False,
+) -> int:
+    """Why no better? What would have to give, and by how much; of what can be had, what binds and what would next."""
+    from optimizer.documents import why_json
+    from optimizer.render import show_why
+    from optimizer.solve import demand_law, solve
+
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
+    question = _question(own, goal, given, at_least, at_most, free, 1, load, order)
+    demand_law(question)
+    answer = solve(question)
+    _print(why_json(answer), as_json, show_why)
+    return 3 if answer.status == "infeasible" else 0
+
+
 @app.command("propose")
 def propose_command(
     site: SiteArg = None, goal: GoalOpt = "context", given: GivenOpt = None, at_least: AtLeastOpt = None,

@@ -15,12 +15,13 @@ from optimizer.check import (
     quantity_json,
     shape_json,
 )
-from optimizer.solve import Answer, Conflict, Question, Ranked, current, what_binds
+from optimizer.solve import Answer, Bound, Conflict, Disagreement, Question, Ranked, current, what_binds
 from optimizer.speed import Encoder, Speed
 
 if TYPE_CHECKING:
     from measurements.laws.law import Prediction
     from optimizer.rivals import Choice
+    from optimizer.why import Give, NextBound, Repair, Why
 
 
 def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
@@ -150,6 +151,93 @@ def solve_json(answer: Answer) -> dict[str, Any]:
     if answer.status == "infeasible":
         document["conflict"] = [conflict_json(c) for c in answer.conflict]
     return document
+
+
+def why_json(answer: Answer) -> dict[str, Any]:
+    """The whole answer of ``why``: of one that no shape gives the conflicts and repairs, of any other what binds.
+
+    Raises what :func:`optimizer.why.why` and :func:`optimizer.why.next_bound` do.
+    """
+    from optimizer.why import next_bound, why
+
+    question = answer.question
+    whole = solve_json(answer)
+    document = {name: whole[name] for name in ("schema_version", "engine", "goal", "order", "given", "bounds", "within",
+                                               "status", "free", "held", "warnings") if name in whole}
+    if answer.status != "infeasible":
+        found = next_bound(answer)
+        assert found is not None
+        best = answer.shapes[0]
+        return document | {"best": _reached_json(answer, best), "binding": list(found.binding),
+                           "next": _next_json(found)}
+    explained = why(question)
+    if explained is None:
+        raise Disagreement("no shape answers, and nothing stands against any")
+    return document | _explained_json(explained)
+
+
+def _reached_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
+    whole = ranked_json(answer, ranked)
+    return {name: whole[name] for name in ("shape", "changes", "objective")}
+
+
+def _next_json(found: NextBound) -> dict[str, Any] | None:
+    if not found.gave:
+        return None
+    best = None
+    if found.best is not None and found.answer is not None:
+        best = _reached_json(found.answer, found.best) | {
+            "gain": unscaled(found.gain, found.answer.question.goal.scale),
+            "binding": list(found.then),
+            "slack": [{"name": name, "slack": unscaled(left, scale), "unit": unit}
+                      for name, (left, unit, scale) in found.slack.items()],
+        }
+    return {"given_up": list(found.gave), "best": best, "unknown": found.lacking}
+
+
+def _explained_json(found: Why) -> dict[str, Any]:
+    members = {member.name: member for conflict in found.conflicts for member in conflict}
+    for repair in (*found.single, *found.joint):
+        members |= {give.name: give.member for give in repair.gives}
+    return {
+        "members": [{"name": member.name, "kind": member.kind, "source": member.source, "remedy": member.remedy}
+                    for member in members.values()],
+        "conflicts": [[member.name for member in conflict] for conflict in found.conflicts],
+        "complete": found.complete,
+        "single": [_repair_json(found, repair) for repair in found.single],
+        "helpless": list(found.helpless),
+        "undecided": list(found.undecided),
+        "joint": [_repair_json(found, repair) for repair in found.joint],
+    }
+
+
+def _repair_json(found: Why, repair: Repair) -> dict[str, Any]:
+    model = found.question.site.model
+    return {
+        "gives": [_give_json(found, give) for give in repair.gives],
+        "steps": float(repair.steps),
+        "proven": repair.proven,
+        "shape": shape_json(model, repair.checked.evaluation.shape),
+        "changes": {name: [None if old is None else model.knobs[name].show(old), model.knobs[name].show(new)]
+                    for name, (old, new) in repair.changes.items()},
+        "verdict": repair.checked.verdict.word,
+        "outcome": repair.checked.outcome.word,
+    }
+
+
+def _give_json(found: Why, give: Give) -> dict[str, Any]:
+    member, model = give.member, found.question.site.model
+    to: Any = None
+    if isinstance(member.part, str):
+        spec, held = model.knobs[member.part], found.question.given[member.part]
+        way = "other" if spec.kind in ("choice", "switch") else "lower" if (give.to or 0) < held else "raise"
+        to = None if give.to is None else spec.show(give.to)
+    elif isinstance(member.part, Bound):
+        way = "less" if member.part.sense == "at least" else "more"
+        to = unscaled(give.to, member.scale)
+    else:
+        way = "short"
+    return {"name": give.name, "amount": unscaled(give.amount, member.scale), "unit": member.unit, "way": way, "to": to}
 
 
 def _warnings(answer: Answer, now: Check | None) -> list[str]:

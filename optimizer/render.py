@@ -203,22 +203,28 @@ def _better(change: float, unit: str) -> str:
     return f"{'better' if change > 0 else 'worse'} by {amount(abs(change), unit)}"
 
 
-def show_solve(document: dict[str, Any]) -> None:
-    """``solve`` as tables: the ranks, then the first one in full."""
-    console = _console()
+def _asked(console: Any, document: Mapping[str, Any], what: str) -> None:
+    """The head of an answer: what was asked for, what may move, and what holds though nobody asked for it."""
     wanted = [f"{name}={_knob(value)}" for name, value in document["given"].items()] + document["bounds"]
     goal = " then ".join(document["order"]) if "order" in document else document["goal"]
-    asked = f"best shapes for [bold]{goal}[/]" + (f", given {_safe(', '.join(wanted))}" if wanted else "")
+    asked = f"{what} [bold]{goal}[/]" + (f", given {_safe(', '.join(wanted))}" if wanted else "")
     _heading(console, document, asked)
     console.print(f"moving: {', '.join(document['free']) or 'nothing'}")
     for why in dict.fromkeys(item["why"] for item in document["within"]):
         held = [f"{item['sense']} {item['name']}={item['text']}" for item in document["within"] if item["why"] == why]
         console.print(f"within: {_safe(', '.join(held))} ({_safe(why)})")
+
+
+def show_solve(document: dict[str, Any]) -> None:
+    """``solve`` as tables: the ranks, then the first one in full."""
+    console = _console()
+    _asked(console, document, "best shapes for")
     if document["status"] == "infeasible":
         console.print("\n[red]No shape does this.[/] These cannot hold together; give one of them up:")
         for item in document["conflict"]:
             console.print(f"  - [bold]{_safe(item['name'])}[/] ({_safe(item['source'])}): {_safe(item['remedy'])}")
         _list(console, "To know", document["warnings"])
+        console.print("\n`shapewright why` with the same words says what would have to give, and by how much")
         return
     word = {"optimal": "rank 1 is proven best", "feasible": "found within the time limit, not proven best"}
     console.print(f"{word[document['status']]}; every shape was checked again without the solver\n")
@@ -238,6 +244,90 @@ def show_solve(document: dict[str, Any]) -> None:
     console.print(_constraint_table(best["constraints"]))
     _list(console, "Before you take it", best["notes"])
     _list(console, "To know", [text for text in document["warnings"] if text not in best["notes"]])
+
+
+def show_why(document: dict[str, Any]) -> None:
+    """``why`` in words: what would mend a question that has no answer, or what binds the best one that it has."""
+    console = _console()
+    _asked(console, document, "what stands against")
+    if document["status"] == "infeasible":
+        _mended(console, document)
+    else:
+        _bound_by(console, document)
+    _list(console, "To know", document["warnings"])
+
+
+def _mended(console: Any, document: Mapping[str, Any]) -> None:
+    members = {item["name"]: item for item in document["members"]}
+    single, joint, helpless = document["single"], document["joint"], document["helpless"]
+    if single:
+        console.print("\n[red]No shape does this.[/] Any one of these would mend it:")
+        _repairs(console, single, members)
+    else:
+        console.print("\n[red]No shape does this[/], and nothing that gives alone would mend it.")
+    if document["undecided"]:
+        console.print(f"\nNot known of: {_safe(', '.join(document['undecided']))}")
+    if helpless and single:
+        console.print(f"\nAlone these cannot help: {_safe(', '.join(helpless))}")
+    if joint:
+        console.print("\nOr, together:")
+        _repairs(console, joint, members)
+    if not document["complete"]:
+        console.print("\n[yellow]There may be more: not all of it could be looked through.[/]")
+    _list(console, "What cannot hold together", (" with ".join(names) if len(names) > 1 else f"{names[0]} by itself"
+                                                 for names in document["conflicts"]))
+
+
+def _repairs(console: Any, repairs: Sequence[Mapping[str, Any]], members: Mapping[str, Mapping[str, Any]]) -> None:
+    grid = _table("", "")
+    grid.show_header, grid.padding = False, (0, 1, 0, 0)
+    for item in repairs:
+        least = "" if item["proven"] else " (less may do: not proven)"
+        parts = "\nand ".join(_giving(give, members[give["name"]]) for give in item["gives"])
+        then = _safe(_changes(item["changes"]).replace("\n", ", "))
+        grid.add_row("  -", f"{parts}{least}\n[dim]then {then}[/]")
+    console.print(grid)
+
+
+def _giving(give: Mapping[str, Any], member: Mapping[str, Any]) -> str:
+    """One member's part of a repair, in words."""
+    name, unit, by, to = f"[bold]{_safe(give['name'])}[/]", give["unit"], give["amount"], give["to"]
+    much = _safe(amount(by, unit))
+    match give["way"]:
+        case "short":
+            return f"{name}: {much} short; {_safe(member['remedy'])}"
+        case "other":
+            return f"{name}: {_safe(_knob(to))} instead"
+        case "less" | "more" as way:
+            if not member["source"].startswith("--"):  # nobody asked for it
+                return (f"{name}: would have to be {much} {way}, {_safe(amount(to, unit))} "
+                        f"({_safe(member['source'])}; {_safe(member['remedy'])})")
+            return f"{name}: {'ask for' if way == 'less' else 'allow'} {much} {way}, {_safe(amount(to, unit))}"
+        case way:
+            return f"{name}: {way} by {much}, to {_safe(_knob(to))}"
+
+
+def _bound_by(console: Any, document: Mapping[str, Any]) -> None:
+    best, after = document["best"], document["next"]
+    proven = "" if document["status"] == "optimal" else " (not proven best)"
+    gives = _objective(best["objective"]).replace("\n", ", ")
+    console.print(f"\n[bold]The best[/]{proven}: {_safe(gives)}")
+    console.print(f"  {_safe(_changes(best['changes']).replace(chr(10), ', '))}")
+    _list(console, "What binds", document["binding"] or ["nothing"])
+    if after is None:
+        console.print("\nNothing of this can give way.")
+        return
+    names = _safe(", ".join(after["given_up"]))
+    then = after["best"]
+    if then is None:
+        console.print(f"\nWhat would bind if this gave way ({names}): {_safe(after['unknown'])}")
+        return
+    gain = "nothing more" if not then["gain"] else _better(then["gain"], then["objective"]["unit"])
+    console.print(f"\n[bold]If this gave way[/] ({names}): {gain}")
+    console.print(f"  {_safe(_changes(then['changes']).replace(chr(10), ', '))}")
+    left = {item["name"]: amount(item["slack"], item["unit"]) for item in then["slack"]}
+    _list(console, "What would bind then", (f"{name}: {left[name]} left now" if name in left else name
+                                            for name in then["binding"] or ["nothing"]))
 
 
 def _weights(weights: Mapping[str, float]) -> str:

@@ -487,8 +487,7 @@ def next_bound(answer: Answer, *, seconds: float = SECONDS) -> NextBound | None:
     if not after.shapes:
         raise Disagreement("fewer requirements allow less")
     best = after.shapes[0]
-    gain = (best.objective.low - first.objective.low if question.goal.sense == "max"
-            else first.objective.high - best.objective.high)
+    gain = _worth(question, best) - _worth(question, first)
     then = what_binds(after, best, seconds=seconds)
     reader = Reader(question.site.model, question.site.given, first.shape)
     slack = {}
@@ -499,6 +498,14 @@ def next_bound(answer: Answer, *, seconds: float = SECONDS) -> NextBound | None:
             if isinstance(left, Interval):
                 slack[name] = (left.low, member.unit, member.scale)
     return NextBound(binding, names, best, after, gain, then, slack)
+
+
+def _worth(question: Question, ranked: Ranked) -> int:
+    """The goal as a count of which more is better; where a fact that only shifts it lacks, shifted."""
+    value, most = ranked.value, question.goal.sense == "max"
+    if value is None:
+        value = ranked.objective.low if most else ranked.objective.high
+    return value if most else -value
 
 
 def _loosened(question: Question, gave: Sequence[Member]) -> Question:

@@ -32,7 +32,7 @@ from tests.optimizer.servers import (
 from tests.optimizer.test_schema import KINDS, valid
 
 Capture = pytest.CaptureFixture[str]
-COMMANDS = ("init", "check", "ledger", "free", "solve", "propose")
+COMMANDS = ("init", "check", "ledger", "free", "solve", "why", "propose")
 
 
 def test_help(capsys: Capture) -> None:
