@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from models.evaluate import Reader
+from models.interval import Interval
 from optimizer.check import (
     SCHEMA_VERSION,
     Check,
@@ -16,7 +17,7 @@ from optimizer.check import (
     shape_json,
 )
 from optimizer.solve import Answer, Bound, Conflict, Disagreement, Question, Ranked, current, what_binds
-from optimizer.speed import Encoder, Speed
+from optimizer.speed import UNSTATED, Encoder, Speed, predicted
 
 if TYPE_CHECKING:
     from measurements.laws.law import Prediction
@@ -42,7 +43,18 @@ def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
         "quantities": {name: quantity_json(q) for name, q in result.quantities.items()},
         "constraints": [constraint_json(c) for c in result.constraints],
         "notes": list(ranked.notes),
+        **_speeds_json(answer, ranked),
     }
+
+
+def _speeds_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
+    """What the shape gives of the goals on speed that came before the last one."""
+    question = answer.question
+    if not question.before:
+        return {}
+    reader = Reader(question.site.model, question.site.given, ranked.shape)
+    return {"speeds": {speed.name: {**(prediction_json(predicted(speed, reader)) or {}), "unit": speed.unit}
+                       for speed in question.before}}
 
 
 def objective_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
@@ -50,10 +62,13 @@ def objective_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
     with the median and interval of one new measurement beside it.
     """
     goal, known = answer.question.goal, ranked.value is not None
+    ends = ranked.objective
+    if answer.question.speed is not None and ranked.value is not None:
+        ends = Interval(ranked.value, ranked.value)
     found: dict[str, Any] = {
         "value": unscaled(ranked.value, goal.scale),
-        "low": unscaled(ranked.objective.low, goal.scale) if known else None,
-        "high": unscaled(ranked.objective.high, goal.scale) if known else None,
+        "low": unscaled(ends.low, goal.scale) if known else None,
+        "high": unscaled(ends.high, goal.scale) if known else None,
         "unit": goal.unit,
         "change": unscaled(ranked.gain, goal.scale),
     }
@@ -259,6 +274,13 @@ def of_the_law(question: Question) -> Iterator[str]:
                                                   reader).moves:
         yield ("the points vary nothing that these knobs change: every shape within the data gets the same figure "
                "(next says what to measure)")
+    pinned = {bound.name: bound for bound in question.bounds if bound.why == UNSTATED}
+    for name in pinned:
+        silent = [used.metric for speed in question.speeds for used in speed.used if name in used.law.values
+                  and used.law.range_of(name) is None]
+        for metric in silent[:1]:
+            yield (f"{name} stays as it is: the {metric} points do not state it, so nothing tells what it does to "
+                   f"{metric}; measure {metric} at a stated {name}, or ask with --extrapolate")
     for used in (used for speed in question.speeds for used in speed.used):
         law = used.law
         if not law.varying:

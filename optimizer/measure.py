@@ -40,6 +40,9 @@ FIRST: Final = {"falls": (0.9, 1.1), "rises": (0.9, 1.1), "either": (0.5, 2.0)}
 #: for what the rivals expect there is less sure.
 BEYOND: Final = 0.5
 OUTSIDE: Final = 0.7
+#: What a measurement of the recommended shape counts against one elsewhere, as long as it was never made: it also tells
+#: what the recommendation is worth.
+WANTED: Final = 2.0
 #: A place that was measured so often is not proposed again.
 REPEATED: Final = 3
 #: What one solve may take.
@@ -89,10 +92,15 @@ def next_measurement(question: Question) -> Next:
     assert speed is not None
     used = max(speed.used, key=lambda item: _entropy(item.law))
     law, most = used.law, _entropy(used.law)
+    if law.fit.decided is not None:
+        why = (f"nothing: the form is settled ({law.fit.decided.name}); boot what is recommended, and add what it "
+               "measures to the points")
+        return Next(question, used, "", None, None, 0.0, most, {}, (), why)
+    goal_at = _recommended(question, used)
     best: tuple[float, Axis, float, Ranked] | None = None
     for axis, expr in _axes(question, used):
         for alone in _one_knob(question, expr):
-            for nats, x, window in _ranked_places(alone, used, axis, expr):
+            for nats, x, window in _ranked_places(alone, used, axis, expr, goal_at.get(axis.name)):
                 if best is not None and nats <= best[0]:
                     break
                 found = _nearest(alone, axis, expr, x, window)
@@ -181,7 +189,21 @@ def _axes(question: Question, used: Used) -> Iterator[tuple[Axis, Expr]]:
             yield axis, expr
 
 
-def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr) -> list[tuple[float, float, int]]:
+def _recommended(question: Question, used: Used) -> dict[str, float]:
+    """Where the best shape as it stands lies on the law's axes, unless it was measured already."""
+    try:
+        answer = solve(replace(question, top=1), seconds=SECONDS)
+    except OutOfTime:
+        return {}
+    if not answer.shapes:
+        return {}
+    at = at_shape(used, Reader(question.site.model, question.site.given, answer.shapes[0].shape))
+    return {axis.name: at[axis.name] for axis in used.law.varying if axis.name in at
+            and at[axis.name] not in used.law.values[axis.name]}
+
+
+def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr,
+                   goal_at: float | None = None) -> list[tuple[float, float, int]]:
     """Places on an axis that shapes reach inside the data, those that tell most first: nats, place, and how far from
     it a shape still counts as one there.
     """
@@ -208,6 +230,7 @@ def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr) -> li
     assert inside is not None
     enough = {value for value, count in Counter(used.law.values[axis.name]).items() if count >= REPEATED}
     told = [nats * (1 if inside[0] <= x <= inside[1] else OUTSIDE) * (x not in enough)
+            * (WANTED if goal_at is not None and abs(x - goal_at) < 1 else 1)
             for nats, x in zip(used.law.told(here, axis.name, xs), xs, strict=True)]
     # of places that tell the same, the nearest: less changes
     ranked = sorted(zip(told, xs, strict=True), key=lambda item: (-round(item[0], 4), abs(item[1] - here[axis.name])))
@@ -215,15 +238,18 @@ def _ranked_places(question: Question, used: Used, axis: Axis, expr: Expr) -> li
 
 
 def _widened(question: Question, used: Used, axis: Axis, expr: Expr) -> list[Bound]:
-    """The question's bounds, with the data's ends on ``axis`` moved apart by half of what they enclose."""
+    """The question's bounds, with the data's ends on ``axis`` moved outwards by half of what they enclose."""
     ends = used.law.range_of(axis.name)
     assert ends is not None
     kept = [bound for bound in question.bounds if not (bound.name == axis.name and bound.expr is not None)]
     if len(kept) == len(question.bounds):
         return kept
+    # to the side where speed may gain
     more = (ends[1] - ends[0]) * BEYOND
-    return [*kept, Bound(axis.name, "at least", max(int(ends[0] - more), 1), "", expr=expr),
-            Bound(axis.name, "at most", int(ends[1] + more), "", expr=expr)]
+    low = ends[0] - (0 if axis.way == "falls" else more)
+    high = ends[1] + (0 if axis.way == "rises" else more)
+    return [*kept, Bound(axis.name, "at least", max(int(low), 1), "", expr=expr),
+            Bound(axis.name, "at most", int(high), "", expr=expr)]
 
 
 def _nearest(question: Question, axis: Axis, expr: Expr, x: float, window: int) -> Ranked | None:

@@ -232,6 +232,9 @@ def show_solve(document: dict[str, Any]) -> None:
     sure = document["speed"]["workload"]["confidence"] if document.get("speed") else 0.5
     for shape in document["shapes"]:
         gives = _safe(_objective(shape["objective"], sure))
+        for name, found in shape.get("speeds", {}).items():  # of the goals that came first
+            if "median" in found:
+                gives += _safe(f"\n{name} {figure(found['median'])} {found['unit']}")
         table.add_row(str(shape["rank"]), _safe(_changes(shape["changes"])), gives,
                       _safe("\n".join(shape["binding"])), _MARK[shape["verdict"]])
     console.print(table)

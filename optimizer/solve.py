@@ -14,7 +14,7 @@ from models.expr import ALWAYS, AtMost, Cond, Expr, Knob, Missing, knobs_in, lif
 from models.interval import GIB, MIB, Interval, size
 from optimizer.box import Box, box_search
 from optimizer.check import Check, MissingFacts, arena_notes, check, how_to_get
-from optimizer.speed import GOALS, Encoder, Speed, Workload, ends_of, needs_of, opens, predicted, put
+from optimizer.speed import GOALS, Encoder, Speed, Workload, ends_of, needs_of, opens, predicted, put, reached
 
 if TYPE_CHECKING:
     from measurements.laws.law import Prediction
@@ -507,8 +507,11 @@ def ranked_shape(question: Question, rank: int, found: Mapping[str, int],
     changes = {name: (question.running.get(name), new) for name, new in shape.items()
                if question.running.get(name) != new}
     best = None if shift else (value.low if question.goal.sense == "max" else value.high)
+    if question.speed is not None:  # the law itself, where the solver had it in stretches
+        exact = reached(question.speed, reader)
+        best = best if exact is None else round(exact * question.goal.scale)
     gain = _gain(question, reader) if changes else 0
-    binding = tuple(_binding(question, checked, reader, shape))
+    binding = tuple(dict.fromkeys(_binding(question, checked, reader, shape)))
     return Ranked(rank, shape, changes, value, best, gain, binding, checked, companions,
                   tuple(_notes(question, reader, shape, changes, binding)),
                   None if question.speed is None else predicted(question.speed, reader))
@@ -630,6 +633,11 @@ def _less_for_neighbours(question: Question, reader: Reader) -> Iterator[str]:
 def _gain(question: Question, reader: Reader) -> int | None:
     """How much better the shape that ``reader`` reads is than the one as it is, without what a ledger narrowed."""
     goal = question.goal
+    if question.speed is not None:
+        before, after = reached(question.speed, question.now), reached(question.speed, reader)
+        if before is None or after is None:
+            return None
+        return round((after - before if goal.sense == "max" else before - after) * goal.scale)
     now, new = (shape.shifted(goal.objective, goal.shifts) for shape in (question.now, reader))
     if isinstance(now, Missing) or isinstance(new, Missing):
         return None

@@ -33,6 +33,8 @@ GOALS: Final[dict[str, tuple[str, tuple[Metric, ...]]]] = {
     "decode-total": ("tokens a second of all streams' answers together", ("decode",)),
     "balanced": ("seconds of one request: its prompt and its answer", ("prefill", "decode")),
 }
+#: Why a shape stays where it is along what no point states.
+UNSTATED: Final = "the points do not state it"
 #: Generated tokens of the request that `balanced` times, unless the user says otherwise.
 ANSWER_TOKENS: Final = 512
 #: Points of a curve between the ends of the data, beside the measured ones.
@@ -146,12 +148,13 @@ def read_site_points(site: Site) -> PointsReading:
 
 
 def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Expr], float | None], *,
-           tied: bool = False, points: PointsReading | None = None) -> Used:
+           tied: bool = False, points: PointsReading | None = None, reach: int | None = None) -> Used:
     """The law of ``metric`` that holds for this site and workload: of its engine, version, model and settings.
 
-    ``fixed`` gives a shape axis's value where nothing that moves changes it. Of several, the one that is least outside
-    counts, then the one of the nearest version, then the one with the most settings. Raises MissingFacts, with what the
-    laws at hand lack, when none holds.
+    ``reach`` is the longest context that the data must know, where that is not the prompt. ``fixed`` gives a shape
+    axis's value where nothing that moves changes it. Of several, the one that is least outside counts, then the one
+    of the nearest version, then the one with the most settings. Raises MissingFacts, with what the laws at hand
+    lack, when none holds.
     """
     from measurements.laws.studies import laws_of, model_word
 
@@ -163,7 +166,7 @@ def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Expr
         used, never, beyond = matches(site, law, workload, tied=tied)
         at = {name: value for name, value in {**used.at, **_fixed_at(used, fixed)}.items()
               if name != "streams" or not never}
-        beyond = (*beyond, *law.outside(at, prompt=workload.prompt_tokens))
+        beyond = (*beyond, *law.outside(at, prompt=reach or workload.prompt_tokens))
         if not never and (not beyond or workload.extrapolate):
             found.append(((len(beyond), _away(law, site), -law.arms), replace(used, beyond=beyond)))
         reasons.append((len(never) * 10 + len(beyond), f"{law.name}: {'; '.join((*never, *beyond))}"))
@@ -184,15 +187,19 @@ def of_site(site: Site, laws: Sequence[Law], workload: Workload) -> tuple[Law, .
     """``laws``, with those that may all be of this site's own build and settings counted as one for each corpus."""
     from measurements.laws.studies import pooled
 
-    own: dict[tuple[Metric, str], list[Law]] = {}
+    own: dict[tuple[Metric, str, str], list[Law]] = {}
     for law in laws:
         never, beyond = _objections(site, law, workload) if law.engine == site.model.name else (["another engine"], ())
         if not never and not beyond:
-            own.setdefault((law.metric, law.corpus), []).append(law)
+            own.setdefault(_together(law), []).append(law)
     kept = {id(law) for group in own.values() for law in group[1:]}
-    return tuple(pooled(own[law.metric, law.corpus], site.model.version)
-                 if any(law is other for other in own.get((law.metric, law.corpus), ())) else law
+    return tuple(pooled(own[_together(law)], site.model.version)
+                 if any(law is other for other in own.get(_together(law), ())) else law
                  for law in laws if id(law) not in kept)
+
+
+def _together(law: Law) -> tuple[Metric, str, str]:
+    return law.metric, law.corpus, law.conditions.get("streams", "")
 
 
 def matches(site: Site, law: Law, workload: Workload, *,
@@ -243,6 +250,10 @@ def _objections(site: Site, law: Law, workload: Workload) -> tuple[list[str], tu
         if measured and here and measured != here:
             words = f"{key.knob} {here} here" if key.presence else f"{key.knob}={here} here"
             never.append(words)
+    if law.metric == "prefill":
+        beside, asked = int(law.conditions.get("streams", "1")), workload.streams or 1
+        if beside != asked:
+            never.append(f"{asked} prompt{'s' if asked > 1 else ''} at once: measured with {beside}")
     if workload.corpus is not None and law.spec.by_corpus and workload.corpus != law.corpus:
         never.append(f"another corpus than {workload.corpus!r}")
     if not _covers(law, site):
@@ -315,13 +326,27 @@ def put(site: Site, name: str, workload: Workload, reader: Reader, free: Iterabl
 
     points = read_site_points(site)
     tied = name == "decode-total" and workload.streams is None
-    used = tuple(law_of(site, metric, workload, fixed, tied=tied, points=points) for metric in GOALS[name][1])
-    if name == "balanced" and workload.prompt_tokens is None:  # one request has one prompt: the one prefill knows
-        again = replace(workload, prompt_tokens=used[0].prompt)
-        used = tuple(law_of(site, metric, again, fixed, tied=tied, points=points) for metric in GOALS[name][1])
+    if name == "balanced":
+        used = _request(site, workload, fixed, points)
+    else:
+        used = tuple(law_of(site, metric, workload, fixed, tied=tied, points=points) for metric in GOALS[name][1])
     if workload.extrapolate:
         used = tuple(replace(one, beyond=(*one.beyond, *_unbounded(one, moving))) for one in used)
     return Speed(name, workload, used, _how(name, workload, used))
+
+
+def _request(site: Site, workload: Workload, fixed: Callable[[Expr], float | None],
+             points: PointsReading) -> tuple[Used, ...]:
+    """The laws of one request: prefill of its prompt, and decode at the context that its answer has on average.
+
+    Without a stated prompt it is the one that most prefill points were measured at.
+    """
+    prefill = law_of(site, "prefill", workload, fixed, points=points)
+    prompt = prefill.prompt or 0
+    whole = prompt + workload.answer_tokens
+    decode = law_of(site, "decode", replace(workload, prompt_tokens=prompt + workload.answer_tokens // 2), fixed,
+                    points=points, reach=whole)
+    return prefill, replace(decode, prompt=whole)
 
 
 def _unbounded(used: Used, moving: Collection[str]) -> Iterator[str]:
@@ -366,7 +391,7 @@ def ends_of(speed: Speed, site: Site, free: Mapping[str, tuple[int, int]], reade
                 low, high = (1, spec.high) if low else (0, 0)
             if not low <= free[key.knob][0] <= free[key.knob][1] <= high:
                 why = f"another {key.knob} is another law" if used.law.conditions[key.knob] else (
-                    "the points do not state it")
+                    UNSTATED)
                 found.append(Ends(key.knob, Knob(key.knob), low, high, spec.unit, why,
                                   f"measure with another {key.knob}"))
         for axis in used.law.spec.axes:
@@ -376,7 +401,7 @@ def ends_of(speed: Speed, site: Site, free: Mapping[str, tuple[int, int]], reade
             if ends is None:
                 now = reader.number(expr)
                 if isinstance(now, Interval):
-                    found.append(Ends(axis.name, expr, now.low, now.high, axis.unit, "the points do not state it"))
+                    found.append(Ends(axis.name, expr, now.low, now.high, axis.unit, UNSTATED))
             else:
                 low, high = -int(-ends[0] // 1), int(ends[1] // 1)
                 found.append(Ends(axis.name, expr, min(low, high), max(low, high), axis.unit,
@@ -389,7 +414,8 @@ def needs_of(speed: Speed) -> list[tuple[str, int, str]]:
     found = []
     for used in speed.used:
         if used.prompt is not None:
-            found.append((used.law.spec.window, used.prompt, f"a prompt of {used.prompt:,} tokens"))
+            what = "a prompt" if used.metric == "prefill" else "a context"
+            found.append((used.law.spec.window, used.prompt, f"{what} of {used.prompt:,} tokens"))
         if used.streams is not None and used.streams > 1:
             found.append((used.law.spec.slots, used.streams, f"{used.streams} streams"))
     return list(dict.fromkeys(found))
@@ -519,10 +545,8 @@ class Encoder:
         return Curve(f"{used.metric} of {axis.name} outside what was measured", expr, tuple(xs), tuple(ys))
 
     def _scaled(self, used: Used, rate: float, streams: float) -> int:
-        workload = self._speed.workload
         if self._speed.name == "balanced":
-            tokens = (used.prompt or 0) if used.metric == "prefill" else workload.answer_tokens
-            return round(MICRO * tokens / rate) * workload.weights.get(used.metric, 1)
+            return round(MICRO * _counted(self._speed, used) / rate)
         return int(rate * MILLI * (streams if self._speed.name == "decode-total" else 1))
 
 
@@ -556,8 +580,7 @@ def expected(speed: Speed, ats: Sequence[Mapping[str, float]], law: Used | None,
         (rate,) = used.law.rates(at, rival=place) if used is law else used.law.rates(at)
         if speed.name != "balanced":
             return rate * (at.get("streams", 1.0) if speed.name == "decode-total" else 1.0)
-        tokens = (used.prompt or 0) if used.metric == "prefill" else speed.workload.answer_tokens
-        total_time += tokens * speed.workload.weights.get(used.metric, 1) / rate
+        total_time += _counted(speed, used) / rate
     return total_time
 
 
@@ -576,14 +599,42 @@ def at_shape(used: Used, reader: Reader) -> dict[str, float]:
     return at
 
 
+def _outside(speed: Speed, ats: Sequence[Mapping[str, float]]) -> bool:
+    return not speed.workload.extrapolate and any(
+        used.law.outside(at) for used, at in zip(speed.used, ats, strict=True))
+
+
+def reached(speed: Speed, reader: Reader) -> float | None:
+    """What the goal optimises, of one shape, from the laws themselves: tokens a second that one measurement reaches
+    with the confidence asked for, or seconds; None where the data do not reach so far.
+    """
+    try:
+        ats = [at_shape(used, reader) for used in speed.used]
+    except MissingFacts:
+        return None
+    if _outside(speed, ats):
+        return None
+    level, found = 1 - speed.workload.confidence, 0.0
+    for used, at in zip(speed.used, ats, strict=True):
+        (rate,) = used.law.rates(at, level=level)
+        if speed.name != "balanced":
+            return rate * (at.get("streams", 1.0) if speed.name == "decode-total" else 1.0)
+        found += _counted(speed, used) / rate
+    return found
+
+
+def _counted(speed: Speed, used: Used) -> int:
+    """Tokens of the request that `balanced` times, each as often as its metric counts."""
+    tokens = (used.prompt or 0) if used.metric == "prefill" else speed.workload.answer_tokens
+    return tokens * speed.workload.weights.get(used.metric, 1)
+
+
 def predicted(speed: Speed, reader: Reader) -> Prediction | None:
     """What one new measurement of a shape will say, in the goal's unit; None where the data do not reach so far."""
     from measurements.laws.law import Prediction
 
     ats = [at_shape(used, reader) for used in speed.used]
-    if not speed.workload.extrapolate and any(
-        used.law.outside(at) for used, at in zip(speed.used, ats, strict=True)
-    ):
+    if _outside(speed, ats):
         return None
     if speed.name != "balanced":
         (used,), (at,) = speed.used, ats
@@ -592,8 +643,7 @@ def predicted(speed: Speed, reader: Reader) -> Prediction | None:
         return Prediction(found.median * times, found.low * times, found.high * times, LEVEL)
     total_time = [0.0] * REQUESTS
     for place, (used, at) in enumerate(zip(speed.used, ats, strict=True)):
-        tokens = (used.prompt or 0) if used.metric == "prefill" else speed.workload.answer_tokens
-        tokens *= speed.workload.weights.get(used.metric, 1)
+        tokens = _counted(speed, used)
         for i, rate in enumerate(used.law.drawn(at, REQUESTS, seed=11 + place)):
             total_time[i] += tokens / rate
     total_time.sort()

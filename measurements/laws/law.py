@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 #: How far beyond an end of the data, relative to it, a workload still counts as the one measured.
 NEAR: Final = 0.05
+#: More pairs that contradict each other are not listed.
+MOST_CONTRADICTIONS: Final = 20
+#: No setting has more digits.
+MOST_DIGITS: Final = 15
 #: How far a printed row counts beyond what it says, in MiB: less than operators call another setting.
 PRINTED: Final = 64
 #: Places between the ends of a law's data where its line is drawn.
@@ -43,7 +47,7 @@ class Contradiction:
     def text(self) -> str:
         """For people."""
         a, b = self.first, self.second
-        apart = abs(a.rate / b.rate - 1)
+        apart = max(a.rate, b.rate) / min(a.rate, b.rate) - 1
         return (f"{a.rate:,.4g} t/s ({a.source}, {a.place}) against {b.rate:,.4g} t/s ({b.source}, {b.place}) at one "
                 f"setting: {apart:.0%} apart; both count")
 
@@ -160,22 +164,28 @@ class Law:
         time = np.array([1 / point.rate for point in self.points])
         axes = {axis.name: np.array(self.values[axis.name], dtype=np.float64) for axis in self.varying}
         settings, repeats = self._settings(), [_repeat_key(point) for point in self.points]
-        arm = np.array([list(dict.fromkeys(settings)).index(setting) for setting in settings])
-        known = list(dict.fromkeys(zip(settings, repeats, strict=True)))
-        group = np.array([known.index(pair) for pair in zip(settings, repeats, strict=True)])
+        arms = {setting: place for place, setting in enumerate(dict.fromkeys(settings))}
+        pairs = list(zip(settings, repeats, strict=True))
+        groups = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
+        arm, group = np.array([arms[setting] for setting in settings]), np.array([groups[pair] for pair in pairs])
         return Fit(Data(time, axes, arm, group), [span_of(axis, axes[axis.name]) for axis in self.varying])
 
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Pairs of points at one setting, as far as they state it, that noise does not explain; repeats are noise."""
-        settings = self._settings()
+        by_setting: dict[tuple[float | None, ...], list[Point]] = {}
+        for setting, point in zip(self._settings(), self.points, strict=True):
+            by_setting.setdefault(setting, []).append(point)
         allowed = CONTRADICTS * self.fit.noise.value
-        return tuple(
-            Contradiction(a, b)
-            for i, a in enumerate(self.points) for j, b in enumerate(self.points[:i])
-            if settings[i] == settings[j] and _repeat_key(a) != _repeat_key(b) and _agree(a, b)
-            and abs(math.log(a.rate / b.rate)) > allowed
-        )
+        found: list[Contradiction] = []
+        for group in by_setting.values():
+            for i, a in enumerate(group):
+                found += [Contradiction(a, b) for b in group[:i]
+                          if abs(math.log(a.rate / b.rate)) > allowed and _agree(a, b)
+                          and (_repeat_key(a) != _repeat_key(b) or not self.fit.noise.repeats)]
+                if len(found) >= MOST_CONTRADICTIONS:
+                    return tuple(found[:MOST_CONTRADICTIONS])
+        return tuple(found)
 
     @cached_property
     def not_separated(self) -> tuple[str, ...]:
@@ -224,6 +234,11 @@ class Law:
         """What the points do not state, or less than they should, with how many of them."""
         counted = Counter(label for point in self.points for label in point.labels)
         found = [self.note] if self.note else []
+        for axis in self.varying:
+            bent = [form for form in axis.forms if form in ("hinge", "threshold", "saturating", "roofline")]
+            if bent and len(set(self.values[axis.name])) == 2:
+                found.append(f"{axis.name} was measured at two places: between them a prediction allows for every "
+                             "form, and lies beside the straight line")
         if self.varying and self.fit.unexplained is not None:
             found.append(f"no form here explains these points: the best is {self.fit.unexplained:.1%} off, the noise "
                          f"is {self.fit.noise.value:.1%}; something else differs, or the truth has another form")
@@ -478,6 +493,8 @@ def axis_value(axis: Axis, point: Point) -> float | None:
     if text is not None and text != "0":
         if not (text.isascii() and text.isdigit()):
             raise ValueError(f"{axis.name} is {text!r}, which is not a whole number of {axis.unit}")
+        if len(text) > MOST_DIGITS:
+            raise ValueError(f"{axis.name} is far out of range")
         return int(text)
     for name in axis.also:
         if name in point.knobs:

@@ -41,6 +41,8 @@ def laws_of(points: Iterable[Point]) -> tuple[Law, ...]:
         if spec is None:
             continue
         conditions = tuple((key.knob, _condition(key, point)) for key in spec.keys)
+        if point.metric == "prefill" and point.streams > 1:  # prompts beside each other share the machine
+            conditions += (("streams", str(point.streams)),)
         # a corpus that nobody names is the source's own
         corpus = (point.corpus or f"corpus of {point.source}") if spec.by_corpus else ""
         key = (point.engine, point.version, model_word(point.model), point.metric, conditions, corpus)

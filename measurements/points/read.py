@@ -27,6 +27,8 @@ OPTIONAL: Final = ("depth", "rep", "note")
 COLUMNS: Final = ("engine", "version", "model", "knobs", "tokens_in", "depth", "tokens_out", "streams", "cache",
                   "corpus", "metric", "value", "unit", "rep", "date", "source", "note")
 MOST_BYTES: Final = 16 << 20
+#: More points than this are a log, not evidence that anyone sifted.
+MOST_ROWS: Final = 5000
 #: Tokens a second between which a rate can be meant.
 SLOWEST: Final = 1e-6
 FASTEST: Final = 1e8
@@ -86,6 +88,8 @@ def read_points(paths: Sequence[Path | str]) -> PointsReading:
             continue
         files[real] = file
         for row in _rows(text, file):
+            if len(seen) >= MOST_ROWS:
+                row.fail(f"more than {MOST_ROWS:,} points: keep the settings and repeats that tell something")
             key, result = _judge(row)
             before = seen.setdefault(key, row.place)
             if before is not row.place:

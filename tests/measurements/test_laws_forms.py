@@ -105,7 +105,9 @@ def test_smallest_lets_signed_sizes_go_below_nothing(seed: int, n: int, signed: 
     low = np.array([-np.inf if free else 0.0 for free in signed])
     found = lsq_linear(design, target, bounds=(low, np.full(len(signed), np.inf)), tol=1e-12)
     assert np.all(sizes >= np.where(np.isinf(low), -np.inf, 0))
-    assert left == pytest.approx(2 * found.cost, rel=1e-4, abs=1e-6 * float(target @ target))
+    hair = 1e-6 * float(target @ target)
+    assert left == pytest.approx(float(((design @ sizes - target) ** 2).sum()), rel=1e-4, abs=hair)
+    assert left <= 2 * found.cost * (1 + 1e-4) + hair  # the other one may stop short of it
 
 
 def test_smallest_solves_many_problems_as_it_solves_each() -> None:

@@ -206,7 +206,7 @@ def test_a_held_slab_outside_the_data(tmp_path: Path) -> None:
         taken = solve(ask(of, "prefill", given=given, workload=Workload(extrapolate=True), top=1))
         assert any("measured 23,000 to 26,071" in text for text in speed_of(taken.question).extrapolated)
         law = speed_of(taken.question).used[0].law
-        assert taken.shapes[0].value == int(law.rates({"vram_weights_mib": 22_208}, level=0.5)[0] * 1000)
+        assert taken.shapes[0].objective.low == int(law.rates({"vram_weights_mib": 22_208}, level=0.5)[0] * 1000)
     assert speed_of(ask(of, "prefill", given={"vram_weights_mib": "23000"})).extrapolated == ()
 
 
@@ -314,7 +314,7 @@ def test_a_table_for_each_dtype_and_number_of_streams(goal: str, form: str, tmp_
     answer = solve(question)
     assert best is not None
     ranked = answer.shapes[0]
-    assert (answer.status, ranked.value) == ("optimal", best[0])
+    assert (answer.status, ranked.objective.low) == ("optimal", best[0])
     assert tables[ranked.shape["kv_cache_dtype"], ranked.shape["max_num_seqs"]][0] > 0
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from measurements.laws.law import Law
 from models.interval import MIB
-from optimizer.solve import Answer, Question, ask, solve
+from optimizer.solve import Answer, Question, Ranked, ask, solve
 from optimizer.speed import Workload
 from tests.made_points import HIDDEN, Row, measured, noisy
 from tests.made_sites import IQ4R, with_grids
@@ -49,6 +49,7 @@ class Instance:
     feasible: NDArray[np.bool_]
     objective: Whole
     uncertain: bool
+    of: memory.Instance
 
     @property
     def sign(self) -> int:
@@ -259,7 +260,7 @@ def made(rng: random.Random, engine: str, mode: str, turn: str, folder: Path, nu
         given["max_tok"] = str(of.made.knobs["max_tok"])
     n_streams = rng.choice(streams) if turn == "decode-total one" or (goal == "decode" and rng.random() < 0.5) else None
     workload = Workload(prompt_tokens=rng.choice((None, prompt)), streams=n_streams, confidence=rng.choice((0.5, 0.9)),
-                        answer_tokens=rng.choice((512, 2000)),
+                        answer_tokens=max(prompt // rng.choice((40, 60)), 1),
                         weights={"decode": 3} if goal == "balanced" and rng.random() < 0.3 else {})
     coarse = with_grids(site, {n: step for n, (_, _, step) in axes.items()})
     asked = ask(coarse, goal, given=given, free=list(axes), workload=workload, top=5 if number % RANKED == 3 else 1)
@@ -275,7 +276,8 @@ def made(rng: random.Random, engine: str, mode: str, turn: str, folder: Path, nu
     tokens = workload.prompt_tokens or question.speed.used[0].law.usual_prompt or 0
     questions = [reads(of, used.law, workload, goal, tokens, n_streams, tied, slots) for used in question.speed.used]
     for one, law in questions:
-        feasible &= of.grid[window] >= tokens
+        # a request's answer stands in the window too
+        feasible &= of.grid[window] >= tokens + (workload.answer_tokens if goal == "balanced" else 0)
         running = n_streams if n_streams is not None else 1
         if not one.tied and running > 1 and law.metric == "decode":
             feasible &= of.grid[slots] >= running
@@ -283,13 +285,14 @@ def made(rng: random.Random, engine: str, mode: str, turn: str, folder: Path, nu
     for one, _ in questions:
         parts.append(one.values(feasible, max if goal == "balanced" else min))
     uncertain = any(bool((low < high).any()) for one, _ in questions for low, high in one.moving.values())
-    return Instance(question, tuple(axes), of.grid, feasible, np.sum(parts, axis=0), uncertain)
+    return Instance(question, tuple(axes), of.grid, feasible, np.sum(parts, axis=0), uncertain, of)
 
 
 def reads(of: memory.Instance, law: Law, workload: Workload, goal: str, tokens: int, streams: int | None,
           tied: bool, slots: str) -> tuple[Asked, Law]:
     """What the goal asks of one law."""
-    at: dict[str, float] = {"depth": tokens / 2 if law.metric == "prefill" else tokens, "request": tokens}
+    context = tokens + (workload.answer_tokens // 2 if goal == "balanced" else 0)
+    at: dict[str, float] = {"depth": tokens / 2 if law.metric == "prefill" else context, "request": tokens}
     at["kv_cache_dtype"] = of.made.knobs.get("kv_cache_dtype", 0)
     varies = any(axis.name == "streams" for axis in law.varying)
     tied = tied and varies
@@ -305,7 +308,7 @@ def reads(of: memory.Instance, law: Law, workload: Workload, goal: str, tokens: 
     def scaled(rate: float, running: float) -> int:
         if goal == "balanced":
             count = tokens if law.metric == "prefill" else workload.answer_tokens
-            return round(1_000_000 * count / rate) * workload.weights.get(law.metric, 1)
+            return round(1_000_000 * count * workload.weights.get(law.metric, 1) / rate)
         return int(rate * 1000 * (running if goal == "decode-total" else 1))
 
     return Asked(law, at, moving, tied, scaled, 1 - workload.confidence), law
@@ -330,6 +333,11 @@ def pairs(engine: str, mode: str) -> Iterator[tuple[int, Instance, Answer]]:
         yield number, *both
 
 
+def worst(ranked: Ranked, instance: Instance) -> int:
+    """The objective as the solver has it, at its worse end."""
+    return ranked.objective.low if instance.question.goal.sense == "max" else ranked.objective.high
+
+
 @pytest.mark.parametrize(("engine", "mode"), GENERATIONS)
 def test_the_optimum_is_brute_forces_own(engine: str, mode: str) -> None:
     for number, instance, answer in pairs(engine, mode):
@@ -340,8 +348,8 @@ def test_the_optimum_is_brute_forces_own(engine: str, mode: str) -> None:
             continue
         assert answer.status == "optimal", where
         first = answer.shapes[0]
-        value = first.objective.low if instance.sign > 0 else first.objective.high
-        assert (value, first.value) == (best, best), where
+        value = worst(first, instance) if instance.sign > 0 else first.objective.high
+        assert (value, worst(first, instance)) == (best, best), where
         place = instance.place(first.shape)
         assert place.sum() == 1, where
         assert instance.feasible[place].all(), where
@@ -358,7 +366,7 @@ def test_every_rank_is_the_best_a_step_from_the_ones_before(engine: str, mode: s
             place = instance.place(ranked.shape)
             assert left[place].all(), (number, ranked.rank)
             best = instance.sign * int((instance.sign * instance.objective[left]).max())
-            assert int(instance.objective[place][0]) == ranked.value == best, (number, ranked.rank)
+            assert int(instance.objective[place][0]) == worst(ranked, instance) == best, (number, ranked.rank)
             assert ranked.prediction is not None, (number, ranked.rank)  # the data reach so far
             far = np.zeros_like(left)
             for name, step in steps.items():
