@@ -538,11 +538,13 @@ def companions_of(question: Question, shape: Mapping[str, int]) -> tuple[Compani
     needed = -(-whole.high // MIB) if isinstance(whole, Interval) else 0
     moves, needs = f"the pinned ledger moves by {step:+,} MiB", f"the pinned ledger needs {needed:,} MiB"
     found = []
+    limit = site.given.facts.get("ttm_limit")
     after = max(least + step, needed if step else 0)
+    if step and limit and not target and after * MIB > limit.low:  # nothing raises the limit: the gate must still open
+        after, moves = max(limit.low // MIB, needed), "the host's limit is no higher, and the gate must open"
     if least and after != least:
         found.append(Companion("ttm_min_mib", least, after, needs if after > least + step else moves))
     gap = after - least if least else step
-    limit = site.given.facts.get("ttm_limit")
     covered = max(target + gap, limit.low // MIB if limit else 0) >= needed
     aim = target + gap if covered else needed
     if target and aim != target:

@@ -210,3 +210,18 @@ def test_what_others_are_divided_by_is_not_nothing(engine: str, name: str) -> No
         load(Sources(engine=engine, facts=facts, sets=sets))
     facts[name] = "1" if name == "kv_block" else "4096B"
     assert check(load(Sources(engine=engine, facts=facts, sets=sets))).verdict in Verdict
+
+
+def test_a_gate_without_a_target_rises_no_further_than_it_opens() -> None:
+    """The host's limit is what it is: a gate that kept its distance to the pinned ledger would refuse every start."""
+    facts: dict[str, Word] = BOOT | {
+        "expert_plane": 20 * GIB, "unit_max": 2 * MIB, "slot_stride": MIB, "movable_units": 25_000, "spare": 40 * MIB,
+        "drift": "10MiB", "prefetch": "4MiB", "expert_layer_max": 4_096_000, "ttm_limit": 41_000 * MIB,
+    }
+    knobs: dict[str, str | int] = {name: value for name, value in DERIVED.items() if name != "expert_vs_cache_ratio"}
+    of = site("radiance@1.2.2", container=IQ4R, facts=facts,
+              knobs=knobs | {"host_pool_mib": 4_000, "ttm_min_mib": 40_000, "checkpoint_slots": 0})
+    best = solve(ask(of, "sequences", top=1)).shapes[0]
+    assert best.shape["host_pool_mib"] > 4_000
+    assert best.shape["ttm_min_mib"] == 41_000
+    assert best.checked.verdict is Verdict.FITS
