@@ -404,7 +404,7 @@ def show_laws(document: dict[str, Any]) -> None:
     for law in document["laws"]:
         _law(console, law, plot=plots)
     if len(document["laws"]) > 1:
-        console.print("\n[bold]How far each law is off where a setting was left out[/]")
+        console.print("\n[bold]How far each law is off where a setting was left out[/] (in time per token)")
         table = _table("law", ("points", "right"), ("settings", "right"), ("typical", "right"), ("worst", "right"),
                        "verdict")
         for law in document["laws"]:
@@ -412,6 +412,9 @@ def show_laws(document: dict[str, Any]) -> None:
                           _percent(law["left_out"]["median"]), _percent(law["left_out"]["worst"]),
                           _safe(law["verdict"]))
         console.print(table)
+    means = {term["form"]: term["means"] for law in document["laws"] for form in law["forms"] for term in form["terms"]}
+    _list(console, "What the forms mean, in time per token (c, b, d are sizes; x is the setting)",
+          ["constant: no effect", *(f"{name}: {text}" for name, text in means.items())])
     _list(console, "No law yet", _grouped(document["unfitted"]))
     _list(console, "Not this site's", _grouped(document["elsewhere"]))
     _list(console, "Refused", [f"{item['file']}:{item['line']}: {item['reason']}" for item in document["refused"]])
@@ -628,7 +631,8 @@ def show_next(document: dict[str, Any]) -> None:
         if found["expected"]:
             expected = ", ".join(f"{name} {_rate(rate)}" for name, rate in found["expected"].items())
             console.print(f"expected: {_safe(expected)}; noise {_percent(found['noise'])}")
-            console.print(f"it tells {found['tells']:.2f} of the {found['most']:.2f} nats that are open")
+            console.print(f"it is expected to settle {_share(found['tells'] / found['most']) if found['most'] else '0 %'} of "
+                          "what is open between these forms")
         table = _table(("if it says", "right"), "as expected by", "then", "best then", ("expecting", "right"))
         for item in document["outcomes"]:
             settled = f"decided: {item['decided']}" if item["decided"] else "still open"
