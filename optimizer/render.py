@@ -631,8 +631,8 @@ def show_next(document: dict[str, Any]) -> None:
         if found["expected"]:
             expected = ", ".join(f"{name} {_rate(rate)}" for name, rate in found["expected"].items())
             console.print(f"expected: {_safe(expected)}; noise {_percent(found['noise'])}")
-            console.print(f"it is expected to settle {_share(found['tells'] / found['most']) if found['most'] else '0 %'} of "
-                          "what is open between these forms")
+            share = found["tells"] / found["most"] if found["most"] else 0.0
+            console.print(f"it is expected to settle {_share(share)} of what is open between these forms")
         table = _table(("if it says", "right"), "as expected by", "then", "best then", ("expecting", "right"))
         for item in document["outcomes"]:
             settled = f"decided: {item['decided']}" if item["decided"] else "still open"
