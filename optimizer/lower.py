@@ -101,7 +101,6 @@ class Lowering(Algebra[Pair, Holds]):
         self._sides: dict[str, Side] = {}
         self._follows: dict[str, Pair] = {}
         self._stretches: dict[tuple[Side, tuple[int, ...]], dict[int, Any]] = {}
-        self._reached: dict[tuple[Side, Sense, int], Any] = {}
         self.zeroed: frozenset[str] = frozenset()
         #: Constraints that could not be posted, with the facts they lack.
         self.skipped: dict[str, frozenset[str]] = {}
@@ -215,24 +214,6 @@ class Lowering(Algebra[Pair, Holds]):
         posted = self.cp.add_bool_or([literal for literal in literals if literal is not False])
         if when is not None:
             posted.only_enforce_if(when)
-
-    def demand_some(self, wanted: Sequence[tuple[Side, Sense, int]]) -> None:
-        """Requires that one of the sides reaches its value or better: no less for ``max``, no more for ``min``."""
-        open_ones = []
-        for side, sense, value in wanted:
-            if (side.low >= value) if sense == "max" else (side.high <= value):
-                return
-            if (side.high >= value) if sense == "max" else (side.low <= value):
-                open_ones.append((side, sense, value))
-        if len(open_ones) == 1:
-            ((side, sense, value),) = open_ones
-            self.cp.add(side.expr >= value if sense == "max" else side.expr <= value)
-            return
-        for side, sense, value in open_ones:
-            if (side, sense, value) not in self._reached:
-                literal = self._reached[side, sense, value] = self.cp.new_bool_var("")
-                self.cp.add(side.expr >= value if sense == "max" else side.expr <= value).only_enforce_if(literal)
-        self.cp.add_bool_or([self._reached[item] for item in open_ones])
 
     @property
     def size(self) -> int:

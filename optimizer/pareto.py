@@ -6,9 +6,10 @@ point, and one point is better than another where its counts are no larger in an
 told apart that an operator would not, and the set is finite and exact. Of the shapes of one point the one is shown that
 is best in the first goal to the last unit, then in the next, then with the fewest changes.
 
-Found by epsilon constraints over the steps: the least loss of the first goal, then of the next; then the same again,
-with a step less lost than by each point before in some goal but the first. As the first goal only falls, that
-leaves out what is no better than a point found, and nothing else. When no shape is left, the set is complete.
+Found by epsilon constraints over the steps: the least loss of the first goal, then of the next; then the same again
+where a step less is lost of some goal but the first. With three goals that splits what is left into regions, each with
+the most that may be lost of the second and of the third; the region that loses least of the first goal comes next. When
+no region holds a shape, the set is complete.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from itertools import count
 from math import sqrt
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from measurements.records import ReadError
 from measurements.site import Site
@@ -66,6 +69,12 @@ RULE: Final = ("each goal counts in whole steps below its best; shapes with the 
 #: What the knee is, in words.
 KNEE: Final = ("the point farthest, on the better side, from the {} through the best of each goal, with every goal "
                "scaled from 0 at its worst point to 1 at its best")
+
+
+#: The most steps that may be lost of each goal but the first; None where nothing limits it.
+_Caps: TypeAlias = tuple[int | None, ...]
+#: That a side reaches a value, or stays within it.
+_Limit: TypeAlias = tuple[Any, Literal["max", "min"], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +226,7 @@ def pareto(questions: Sequence[Question], *, seconds: float = SECONDS) -> Front:
     while (found := search.next()) is not None:
         steps, shape, proven = found
         points.append(_point(search, len(points) + 1, steps, shape, proven))
-    points = _undominated(points) if search.late else points
+    points = _undominated(points) if search.late else sorted(points, key=lambda point: point.steps)
     warnings = list(lacking_constraints(questions[0]))
     if search.late:
         warnings.insert(0, f"the time limit of {seconds:g} s was reached after {len(points)} points: the set is not "
@@ -257,8 +266,11 @@ class _Search:
         self.best: list[int] = []
         self.step: list[int] = []
         self.late = False
-        self._lost = 0
-        self._over = False
+        #: What is left: what is lost of the first goal at least, a number that orders equal ones, the most that may be
+        #: lost of the others, and whether some shape of the region loses no more of the first.
+        self._regions: list[tuple[int, int, _Caps, bool]] = [(0, 0, (None,) * (len(questions) - 1), False)]
+        self._last = self._regions[0][2]
+        self._numbers = count(1)
 
     def bests(self) -> bool:
         """Finds the best of each goal by itself, and so its step; False where no shape exists."""
@@ -274,7 +286,7 @@ class _Search:
             self.step.append(step_of(goal, found.objective))
         return True
 
-    def _least(self, place: int, lost: int) -> tuple[Any, Literal["max", "min"], int]:
+    def _least(self, place: int, lost: int) -> _Limit:
         """That no more than ``lost`` steps are lost of a goal: the side, its sense, the last value that counts so."""
         side, sense = self._sides[place]
         reach = (lost + 1) * self.step[place] - 1
@@ -286,19 +298,36 @@ class _Search:
 
     def next(self) -> tuple[tuple[int, ...], dict[str, int], bool] | None:
         """The next point's counts, shape and whether both are proven; None where none is left, or no time."""
-        if self._over:
-            return None
-        steps: list[int] = []
-        limits: list[tuple[Any, Literal["max", "min"], int]] = []
-        proven = not self.late
-        # no later point loses less of the first goal: what is known to be out of reach need not be searched
-        side, sense = self._sides[0]
-        reached = self.best[0] - _sign(self.goals[0]) * self._lost * self.step[0]
-        bound: list[tuple[Any, Literal["max", "min"], int]] = [(side, "min" if sense == "max" else "max", reached)]
-        for place, own in enumerate(self._sides):
-            found = self._stages.run([own], limits=[*limits, *bound])
-            if found.status == "infeasible" and not place:
+        while self._regions and not self.late:
+            least, _, caps, exactly = heappop(self._regions)
+            self._last = caps
+            limits = [self._least(place, cap) for place, cap in enumerate(caps, start=1) if cap is not None]
+            if exactly:
+                return self._finish(least, limits, True)
+            side, sense = self._sides[0]
+            # what is known to be out of reach need not be searched
+            reached = self.best[0] - _sign(self.goals[0]) * least * self.step[0]
+            bound: list[_Limit] = [(side, "min" if sense == "max" else "max", reached)]
+            found = self._stages.run([(side, sense)], limits=[*limits, *bound])
+            if found.status == "infeasible":
+                continue
+            if found.status == "unknown":
+                self.late = True
                 return None
+            lost = self.lost(0, found.objective)
+            if found.status == "optimal" and self._regions and lost > self._regions[0][0]:
+                heappush(self._regions, (lost, next(self._numbers), caps, True))  # another region may lose less
+                continue
+            return self._finish(lost, limits, found.status == "optimal")
+        return None
+
+    def _finish(self, lost: int, limits: list[_Limit],
+                proven: bool) -> tuple[tuple[int, ...], dict[str, int], bool] | None:
+        """The least loss of the other goals too, and the shape that stands for the point."""
+        steps = [lost]
+        limits.append(self._least(0, lost))
+        for place, own in enumerate(self._sides[1:], start=1):
+            found = self._stages.run([own], limits=limits)
             if found.status not in ("optimal", "feasible"):
                 self.late = True
                 return None
@@ -312,12 +341,28 @@ class _Search:
             return None
         proven &= found.status == "optimal"
         self.late |= not proven
-        self._lost = steps[0]
-        self._over = not any(steps[1:]) or self.late
-        if not self._over:
-            self.lowering.demand_some([self._least(place, count - 1) for place, count in enumerate(steps)
-                                       if place and count])
+        self._split(steps)
         return tuple(steps), found.shape, proven
+
+    def _split(self, steps: Sequence[int]) -> None:
+        """Leaves out of every region what is no better than the point: the first goal only falls from here on."""
+        rest = steps[1:]
+        left: dict[_Caps, tuple[int, bool]] = {}
+        for least, _, caps, exactly in [*self._regions, (steps[0], 0, self._last, False)]:
+            if any(cap is not None and cap < loss for cap, loss in zip(caps, rest, strict=True)):
+                left[caps] = least, exactly
+                continue
+            for place, loss in enumerate(rest):
+                if loss:
+                    left.setdefault((*caps[:place], loss - 1, *caps[place + 1:]), (max(least, steps[0]), False))
+        self._regions = [(least, next(self._numbers), caps, exactly) for caps, (least, exactly) in left.items()
+                         if not any(_within(caps, other) for other in left if other != caps)]
+        heapify(self._regions)
+
+
+def _within(one: _Caps, other: _Caps) -> bool:
+    """Whether a region lies in another."""
+    return all(b is None or (a is not None and a <= b) for a, b in zip(one, other, strict=True))
 
 
 def _point(search: _Search, number: int, steps: tuple[int, ...], shape: Mapping[str, int], proven: bool) -> Point:
@@ -348,7 +393,7 @@ def _explained(questions: Sequence[Question], points: Sequence[Point]) -> list[P
         if not point.binding and point.proven and left:
             left -= 1
             # one that has lost something, while the others keep what they have
-            more = next(place for place, count in enumerate(point.steps) if count) if any(point.steps) else 0
+            more = next(place for place, lost in enumerate(point.steps) if lost) if any(point.steps) else 0
             wanted = tuple(_reaches(question.goal, value, int(place == more))
                            for place, (question, value) in enumerate(zip(questions, point.values, strict=True)))
             point = replace(point, binding=forbids(questions[0], Both(wanted)))
@@ -374,7 +419,7 @@ def _undominated(points: Sequence[Point]) -> list[Point]:
     for point in points:
         if not any(_better(other.steps, point.steps) for other in points):
             found.setdefault(point.steps, point)
-    return list(found.values())
+    return sorted(found.values(), key=lambda point: point.steps)
 
 
 def _standing(questions: Sequence[Question], step: Sequence[int], best: Sequence[int],
