@@ -101,8 +101,6 @@ KINDS: Mapping[str, tuple[Server, tuple[str, ...], int]] = {
     "stated": (STATED, ("--goal", "slab"), 0),
     "stated, none": (STATED, ("--goal", "slab", "--at-least", "vram_weights=30000MiB"), 3),
     "derived": (DERIVED, ("--goal", "sequences"), 0),
-    "derived, none": (DERIVED, ("--goal", "sequences", "--given", "max_model_len=262144", "--at-least",
-                                "max_num_seqs=40"), 3),
     "derived, a ratio": (DERIVED, ("--goal", "sessions", "--at-least", "max_num_seqs=9", "--given",
                                    "expert_vs_cache_ratio=0.9"), 3),
     "funded": (FUNDED, ("--goal", "host-ram"), 0),

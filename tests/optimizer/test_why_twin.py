@@ -29,7 +29,7 @@ from tests.twin import Tried, Whole
 #: Instances of each generation.
 EACH = 27
 #: What one explanation may take here.
-SECONDS = 1.5
+SECONDS = 1.0
 GENERATIONS = (
     ("radiance@1.0.5", "derived"), ("radiance@1.0.5", "pair"), ("radiance@1.0.13", "derived"),
     ("radiance@1.0.13", "pair"), ("radiance@1.0.13", "cache stated"), ("radiance@1.2.2", "derived"),
@@ -436,7 +436,7 @@ def test_conflicts_and_repairs_are_brute_forces_own(engine: str, mode: str) -> N
         seen.update(checked=1, single=len(fast.single), joint=len(fast.joint), several=len(fast.conflicts) > 1,
                     helpless=len(fast.helpless))
     assert seen["checked"] >= EACH * 2 // 3, seen
-    assert seen["unsettled"] <= 3, seen
+    assert seen["unsettled"] <= 5, seen
     assert min(seen["single"], seen["joint"], seen["several"], seen["helpless"]) >= 3, seen
 
 
@@ -474,7 +474,7 @@ def test_what_giving_way_gains(engine: str, mode: str) -> None:
     rng = random.Random(f"next {engine} {mode}")
     turns = [goal for goal in goals(engine, mode) if goal != "headroom"]
     checked, tries = 0, 0
-    while checked < 4:
+    while checked < 3:
         tries += 1
         instance = instance_of(rng, engine, mode, turns[tries % len(turns)])
         best = instance.best()
