@@ -287,6 +287,10 @@ def pareto_command(
     from optimizer.pareto import ask_goals, pareto, pareto_json, spoken
     from optimizer.render import show_pareto
 
+    if plot is not None:
+        from optimizer.plot import demand_picture
+
+        demand_picture(plot)
     site, goals = spoken(words or (), named, alone=not config and ledger is None)
     own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
     load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)

@@ -226,6 +226,8 @@ def pareto(questions: Sequence[Question], *, seconds: float = SECONDS) -> Front:
     while (found := search.next()) is not None:
         steps, shape, proven = found
         points.append(_point(search, len(points) + 1, steps, shape, proven))
+    if not points:
+        raise OutOfTime(f"no point was found within {seconds:g} s; hold more knobs with --given", kind="usage")
     points = _undominated(points) if search.late else sorted(points, key=lambda point: point.steps)
     warnings = list(lacking_constraints(questions[0]))
     if search.late:

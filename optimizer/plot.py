@@ -559,16 +559,21 @@ def front_plot(document: Mapping[str, Any], *, width: int, height: int, colour: 
     ))
 
 
+def demand_picture(path: Path) -> None:
+    """Raises ReadError (``usage``) where ``path`` is no .png or .svg file in a folder that exists."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ReadError("pictures are .png or .svg files", file=str(path), kind="usage")
+    if not path.parent.is_dir():
+        raise ReadError("cannot be written: the folder does not exist", file=str(path), kind="usage")
+
+
 def save_pareto(document: Mapping[str, Any], path: Path) -> Path:
     """Draws the points of ``pareto`` into ``path`` (.png or .svg), a panel for each pair of goals.
 
     The file appears whole or not at all. Raises ReadError (``usage``) for another suffix, without matplotlib, and where
     the file cannot be written.
     """
-    if path.suffix.lower() not in _SUFFIXES:
-        raise ReadError("pictures are .png or .svg files", file=str(path), kind="usage")
-    if not path.parent.is_dir():
-        raise ReadError("cannot be written: the folder does not exist", file=str(path), kind="usage")
+    demand_picture(path)
     fronts = [_front(document, across, up) for up, across in combinations(range(len(document["goals"])), 2)]
     title = _plain(f"{document['engine']['name']} {document['engine']['version']}: "
                    + " against ".join(goal["goal"] for goal in document["goals"]))

@@ -50,6 +50,21 @@ def warm(site: str, goal: str, top: int) -> float:
     return statistics.median(taken) * 1000
 
 
+def set_of(site: str, *goals: str) -> tuple[int, float]:
+    """Points of the set of these goals, and milliseconds of a warm search: the median after one to warm up."""
+    from measurements.site import load, read_site
+    from optimizer.pareto import ask_goals, pareto
+
+    questions = ask_goals(load(read_site(SITES / site)), goals)
+    points = len(pareto(questions).points)
+    taken = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        pareto(questions)
+        taken.append(time.process_time() - start)
+    return points, statistics.median(taken) * 1000
+
+
 def peak(*words: str) -> float:
     """MiB of peak memory of one command."""
     code = (
@@ -88,6 +103,9 @@ def main() -> None:
                        ("unified-memory", "sessions")):
         one, ten = warm(site, goal, 1), warm(site, goal, 10)
         print(f"{'warm: ' + site + ', ' + goal:32} {one:7.1f} ms for rank 1, {ten:6.1f} ms for ten ranks")
+    for site, goals in (("host-pool", ("sequences", "slab")), ("stated-pair", ("prefill", "context"))):
+        points, taken = set_of(site, *goals)
+        print(f"{'warm: ' + site + ', ' + ' against '.join(goals):48} {taken:7.0f} ms for {points} points")
     print(f"{'peak memory, solve, two cards':32} {peak('-m', 'optimizer', 'solve', cards):7.0f} MiB")
 
 
