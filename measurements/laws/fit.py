@@ -567,33 +567,24 @@ def _student(value: Floats, scale: Floats, free: NDArray[np.int64]) -> Floats:
 def _polished(grid: _Grid, sizes: Floats, left: Floats, relative: Floats) -> tuple[Floats, float]:
     """The best sizes of a candidate, refined for relative errors proper (in logarithms), and what is left.
 
-    Sizes at their bound stay there.
+    Gauss's and Newton's steps by numpy: importing scipy's own costs more than all fits of a site together.
     """
-    from scipy.optimize import least_squares
-
     best = int(np.argmin(left))
-    start = sizes[best]
-    told = grid.design[best] @ start
+    design, found, logs = grid.design[best], sizes[best], np.log(relative)
+    told = design @ found
     if np.any(told <= 0):
-        return start, float(left[best])
-    logs = np.log(relative)
-    unrefined = float(((np.log(told) - logs) ** 2).sum())
-    kept = np.flatnonzero(start)
-    design = grid.design[best][:, kept] * np.abs(start[kept])  # in units of the sizes themselves
-
-    def wrong(x: Floats) -> Floats:
-        return np.asarray(np.log(np.maximum(design @ x, 1e-6)) - logs)
-
-    def slopes(x: Floats) -> Floats:
-        return np.asarray(design / np.maximum(design @ x, 1e-6)[:, None])
-
-    done = least_squares(wrong, np.sign(start[kept]), jac=slopes, method="lm", max_nfev=30)
-    found = np.zeros_like(start)
-    found[kept] = done.x * np.abs(start[kept])
-    allowed = all(size >= 0 or signed for size, signed in zip(found, grid.signed, strict=True))
-    if allowed and np.all(grid.design[best] @ found > 0) and 2 * done.cost < unrefined:
-        return found, float(2 * done.cost)
-    return start, unrefined
+        return found, float(left[best])
+    residual = float(((np.log(told) - logs) ** 2).sum())
+    for _ in range(6):
+        again, _, _ = smallest(design / told[:, None], 1 + logs - np.log(told), grid.signed)
+        nearer = design @ again
+        if np.any(nearer <= 0):
+            break
+        better = float(((np.log(nearer) - logs) ** 2).sum())
+        if better >= residual * (1 - 1e-9):
+            break
+        found, told, residual = again, nearer, better
+    return found, residual
 
 
 def span_of(axis: Axis, values: Floats) -> Span:

@@ -85,7 +85,7 @@ def main() -> None:
         "solve, top 5, stated pair": ("-m", "optimizer", "solve", pair, "--goal", "slab"),
         "solve, top 5, two cards": ("-m", "optimizer", "solve", cards, "--goal", "sequences"),
         "solve, top 5, unified memory": ("-m", "optimizer", "solve", host, "--goal", "sessions"),
-        "import ortools and scipy": ("-c", "from ortools.sat.python import cp_model; import scipy.optimize"),
+        "import ortools and scipy": ("-c", "from ortools.sat.python import cp_model; import scipy.special"),
         "solve prefill, top 5, stated pair": ("-m", "optimizer", "solve", pair, "--goal", "prefill"),
         "laws, stated pair": ("-m", "optimizer", "laws", pair),
         "laws, all points that come along": ("-m", "optimizer", "laws", "--points", "reference"),
