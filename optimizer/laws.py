@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from measurements.laws.law import LEVEL
 from measurements.records import ReadError
 from measurements.site import Site
 from models.evaluate import Reader
 from models.laws import FORMS, Metric
 from optimizer.check import SCHEMA_VERSION, MissingFacts, engine_json
-from optimizer.speed import LEVEL, Used, Workload, at_shape, matches, of_site, read_site_points
+from optimizer.speed import Used, Workload, at_shape, matches, of_site, read_site_points
 
 if TYPE_CHECKING:
     from measurements.laws.fit import Rival

@@ -92,23 +92,20 @@ def next_measurement(question: Question) -> Next:
     assert speed is not None
     used = max(speed.used, key=lambda item: _entropy(item.law))
     law, most = used.law, _entropy(used.law)
-    if law.fit.decided is not None:
+    if law.fit.decided is not None and any(knobs_in(expr) & question.free.keys() for _, expr in _axes(question, used)):
         why = (f"nothing: the form is settled ({law.fit.decided.name}); boot what is recommended, and add what it "
                "measures to the points")
         return Next(question, used, "", None, None, 0.0, most, {}, (), why)
     goal_at = _recommended(question, used)
-    best: tuple[float, Axis, float, Ranked] | None = None
+    best: tuple[float, Axis, Ranked] | None = None
     for axis, expr in _axes(question, used):
         for alone in _one_knob(question, expr):
-            for nats, x, window in _ranked_places(alone, used, axis, expr, goal_at.get(axis.name)):
-                if best is not None and nats <= best[0]:
+            for worth, x, window in _ranked_places(alone, used, axis, expr, goal_at.get(axis.name)):
+                if best is not None and worth <= best[0]:
                     break
                 found = _nearest(alone, axis, expr, x, window)
                 if found is not None:
-                    at = at_shape(used, Reader(question.site.model, question.site.given, found.shape))
-                    (nats,) = law.told(at, axis.name, [at[axis.name]])
-                    if best is None or nats > best[0]:
-                        best = (nats, axis, at[axis.name], found)
+                    best = (worth, axis, found)
                     break
     if best is None:
         first = _first(question, used)
@@ -119,9 +116,10 @@ def next_measurement(question: Question) -> Next:
         why = ("nothing that fits and differs from the current shape in one knob moves what the law depends on; "
                "open a knob with --free, or measure another workload")
         return Next(question, used, "", None, None, 0.0, most, {}, (), why)
-    nats, axis, x, shape = best
-    reader = Reader(question.site.model, question.site.given, shape.shape)
-    at = at_shape(used, reader)
+    _, axis, shape = best
+    at = at_shape(used, Reader(question.site.model, question.site.given, shape.shape))
+    x = at[axis.name]
+    (nats,) = law.told(at, axis.name, [x])
     expected = {rival.name: law.rates(at, rival=place)[0]
                 for place, rival in enumerate(law.fit.rivals) if rival.weight >= 0.01}
     why = ""

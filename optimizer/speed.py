@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Final, Literal
 
+from measurements.laws.law import LEVEL
 from measurements.records import ReadError
 from measurements.site import Site
 from models.declare import Goal
@@ -45,8 +46,6 @@ MOST_TABLES: Final = 64
 MILLI: Final = 1000
 #: Microseconds: what one unit of an objective in time counts.
 MICRO: Final = 1_000_000
-#: How much of the interval a prediction is stated with.
-LEVEL: Final = 0.9
 #: Draws of a request's time.
 REQUESTS: Final = 4000
 
@@ -575,13 +574,21 @@ def expected(speed: Speed, ats: Sequence[Mapping[str, float]], law: Used | None,
 
     ``ats`` are the axes of each law at the shape.
     """
-    total_time = 0.0
-    for used, at in zip(speed.used, ats, strict=True):
-        (rate,) = used.law.rates(at, rival=place) if used is law else used.law.rates(at)
-        if speed.name != "balanced":
-            return rate * (at.get("streams", 1.0) if speed.name == "decode-total" else 1.0)
-        total_time += _counted(speed, used) / rate
-    return total_time
+    return _joined(speed, ats, [used.law.rates(at, rival=place) if used is law else used.law.rates(at)
+                                for used, at in zip(speed.used, ats, strict=True)])
+
+
+def _joined(speed: Speed, ats: Sequence[Mapping[str, float]], rates: Sequence[Sequence[float]]) -> float:
+    """What the goal makes of its laws' rates, one each, in its unit."""
+    if speed.name == "balanced":
+        return sum(_counted(speed, used) / rate for used, (rate,) in zip(speed.used, rates, strict=True))
+    ((rate,),) = rates
+    return rate * _streams(speed, ats[0])
+
+
+def _streams(speed: Speed, at: Mapping[str, float]) -> float:
+    """How many streams' rates the goal counts together."""
+    return at.get("streams", 1.0) if speed.name == "decode-total" else 1.0
 
 
 def at_shape(used: Used, reader: Reader) -> dict[str, float]:
@@ -614,13 +621,8 @@ def reached(speed: Speed, reader: Reader) -> float | None:
         return None
     if _outside(speed, ats):
         return None
-    level, found = 1 - speed.workload.confidence, 0.0
-    for used, at in zip(speed.used, ats, strict=True):
-        (rate,) = used.law.rates(at, level=level)
-        if speed.name != "balanced":
-            return rate * (at.get("streams", 1.0) if speed.name == "decode-total" else 1.0)
-        found += _counted(speed, used) / rate
-    return found
+    level = 1 - speed.workload.confidence
+    return _joined(speed, ats, [used.law.rates(at, level=level) for used, at in zip(speed.used, ats, strict=True)])
 
 
 def _counted(speed: Speed, used: Used) -> int:
@@ -639,7 +641,7 @@ def predicted(speed: Speed, reader: Reader) -> Prediction | None:
     if speed.name != "balanced":
         (used,), (at,) = speed.used, ats
         found = used.law.predict(at, LEVEL)
-        times = at.get("streams", 1.0) if speed.name == "decode-total" else 1.0
+        times = _streams(speed, at)
         return Prediction(found.median * times, found.low * times, found.high * times, LEVEL)
     total_time = [0.0] * REQUESTS
     for place, (used, at) in enumerate(zip(speed.used, ats, strict=True)):

@@ -44,8 +44,6 @@ SIMPLER: Final = 0.3
 DECIDES: Final = 0.9
 #: The weight that the other of two forms which are much alike may keep.
 ALIKE: Final = 0.02
-#: How much of a new measurement the interval of a prediction holds.
-LEVEL: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)

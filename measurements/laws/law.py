@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from measurements.laws.fit import Fit
     from measurements.laws.forms import Floats
 
+#: How many of new measurements the interval of a prediction holds.
+LEVEL: Final = 0.9
 #: How far beyond an end of the data, relative to it, a workload still counts as the one measured.
 NEAR: Final = 0.05
 #: More pairs that contradict each other are not listed.
@@ -331,7 +333,7 @@ class Law:
                 found[varied.name] = np.full(count, at[varied.name], dtype=np.float64)
         return found or {"": np.zeros(count)}
 
-    def predict(self, at: Mapping[str, float], level: float = 0.9) -> Prediction:
+    def predict(self, at: Mapping[str, float], level: float = LEVEL) -> Prediction:
         """One new measurement at ``at``, which must hold every axis that varies. Raises KeyError where it does not."""
         low, median, high = self.fit.quantiles(self.grid(at), ((1 - level) / 2, 0.5, (1 + level) / 2))[:, 0]
         return Prediction(float(median), float(low), float(high), level)
@@ -422,7 +424,7 @@ class Law:
                     tuple((i, float(place)) for i in shown if (place := places[i]) is not None), axis.choices)
 
     def along(self, at: Sequence[Mapping[str, float]],
-              level: float = 0.9) -> tuple[list[list[float]], list[list[float]]]:
+              level: float = LEVEL) -> tuple[list[list[float]], list[list[float]]]:
         """Rates at each of ``at``: low, median and high of one new measurement, and each counted rival's median."""
         import numpy as np
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.made_points import Row, write
 from tests.optimizer.servers import HALOGEN, MEASURED, PROMPT, STATED, Said, ask, measured, point, points
 from tests.optimizer.test_laws_cli import AS_NOTED, PAIR, SITES
 from tests.optimizer.test_schema import answered, ranked_well, valid
@@ -181,3 +182,14 @@ def test_propose_for_speed(tmp_path: Path, capsys: Capture) -> None:
     document = answered(said, "propose")
     assert said.code == 0
     assert f"+FRANK_ARCHON_VRAM_WEIGHTS_MIB={document['shapes'][0]['shape']['vram_weights_mib']}" in document["diff"]
+
+
+def test_a_form_settled_along_the_prompt_leaves_the_knob_to_measure(tmp_path: Path, capsys: Capture) -> None:
+    prompts = [4_000 * n for n in range(1, 13)]
+    rows = [Row("halogen", "0.13.0", "w4b", "prefill", (1 + rep / 200) / (6e-4 + 6e-9 * prompt),
+                {"max_tok": 32_768}, prompt, rep=rep) for prompt in prompts for rep in (-1, 0, 1)]
+    words = ["next", str(SITES / "unified-memory"), "--points", str(write(tmp_path / "points.csv", rows)), "--json"]
+    document = answered(ask(capsys, *words), "next")
+    assert document["law"]["verdict"].startswith("decided")
+    assert document["measure"]["axis"] == "max_tok"
+    assert set(document["measure"]["changes"]) == {"max_tok"}
