@@ -115,7 +115,7 @@ def test_held_knobs_and_bounds_may_differ_between_questions() -> None:
 
 
 def test_what_it_does_not_cover_is_left_unproven() -> None:
-    question = ask(site("stated-pair"), "sessions", top=1)
+    question = ask(site("two-r9700"), "slab", top=1)
     nobody = replace(question.site, given=replace(question.site.given, facts={}))
     (best,) = best_of([replace(question, site=nobody)])
     assert not best.proven
