@@ -123,7 +123,7 @@ def test_what_it_does_not_cover_is_left_unproven() -> None:
 
 
 def test_too_many_rounds_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = ask(site("two-r9700"), "sequences", top=1)
+    question = ask(site("two-r9700"), "host-ram", top=1)
     assert best_of([question])[0].proven
     monkeypatch.setattr(many, "MOST_ROUNDS", 2)
     assert best_of([question]) == [Best(None, {}, False)]
