@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Final, Generic, TypeVar, cast
@@ -350,6 +350,11 @@ class Walk(Generic[N, C]):
             self._kept.append(node)
         return self._numbers[key]
 
+    def take(self, node: Expr, value: N) -> None:
+        """Takes ``node`` for ``value`` wherever this very object is read."""
+        self._numbers[id(node)] = value
+        self._kept.append(node)
+
     def assume(self, node: Cond, truth: C) -> None:
         """Takes ``node`` for ``truth`` wherever this very object is read."""
         self._conditions[id(node)] = truth
@@ -427,23 +432,32 @@ class Walk(Generic[N, C]):
         raise TypeError(f"no reading for {kind.__name__}")
 
 
-def knobs_in(node: Expr | Cond) -> frozenset[str]:
-    """The names of the knobs that ``node`` is written with."""
-    found: set[str] = set()
+def parts(node: Expr | Cond) -> Iterator[Expr | Cond]:
+    """What ``node`` is directly written with, in order."""
+    pending: list[object] = [getattr(node, field.name) for field in fields(node)]  # type: ignore[arg-type]
+    while pending:
+        item = pending.pop(0)
+        if isinstance(item, tuple):
+            pending[:0] = item
+        elif isinstance(item, Expr | Cond):
+            yield item
+
+
+def inside(nodes: Iterable[Expr | Cond]) -> Iterator[Expr | Cond]:
+    """Every node that ``nodes`` are written with, themselves included, each once."""
     seen: set[int] = set()
-    pending: list[object] = [node]
+    pending = list(nodes)
     while pending:
         item = pending.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        if isinstance(item, Knob):
-            found.add(item.name)
-        elif isinstance(item, tuple):
-            pending += item
-        elif isinstance(item, Expr | Cond):
-            pending += [getattr(item, field.name) for field in fields(item)]  # type: ignore[arg-type]
-    return frozenset(found)
+        if id(item) not in seen:
+            seen.add(id(item))
+            yield item
+            pending += parts(item)
+
+
+def knobs_in(node: Expr | Cond) -> frozenset[str]:
+    """The names of the knobs that ``node`` is written with."""
+    return frozenset(item.name for item in inside([node]) if isinstance(item, Knob))
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,6 +235,15 @@ class Lowering(Algebra[Pair, Holds]):
         if when is not None:
             posted.only_enforce_if(when)
 
+    def better(self, side: Side, other: Side, sense: Sense, by: int) -> bool:
+        """Requires that ``side`` is better than ``other`` by at least ``by``; False where that cannot be."""
+        if sense == "min":
+            side, other = other, side
+        if side.high < other.low + by:
+            return False
+        self.cp.add(side.expr - other.expr >= by)
+        return True
+
     @property
     def size(self) -> int:
         """How many constraints are posted so far."""
@@ -254,7 +263,6 @@ class Lowering(Algebra[Pair, Holds]):
         return Pair(self._extreme([low.low, high.low], least=True), self._extreme([low.high, high.high], least=False))
 
     def agree(self, name: str, ways: Sequence[Callable[[], Pair]]) -> Pair:
-        # ways of knowing one value hold facts only, so the bounds are plain numbers
         known: list[Pair] = []
         lacking: Lacking | None = None
         for way in ways:
@@ -264,12 +272,14 @@ class Lowering(Algebra[Pair, Holds]):
                 lacking = error
         if not known:
             raise lacking or Lacking(frozenset((name,)))
-        if not all(pair.low.fixed and pair.high.fixed for pair in known):
-            raise CannotLower(f"{name}: ways of knowing one value may not depend on free knobs")
-        low, high = max(pair.low.low for pair in known), min(pair.high.low for pair in known)
-        if low > high:  # they contradict each other; the check says so, and either may be right
-            low, high = min(pair.low.low for pair in known), max(pair.high.low for pair in known)
-        return self._interval(Interval(low, high))
+        if len(known) == 1:
+            return known[0]
+        low = self._extreme([pair.low for pair in known], least=False)
+        high = self._extreme([pair.high for pair in known], least=True)
+        # where they contradict each other (the check says so) either may be right
+        meet = self._compare(low, high)
+        return Pair(self._choose(meet, low, self._extreme([pair.low for pair in known], least=True)),
+                    self._choose(meet, high, self._extreme([pair.high for pair in known], least=False)))
 
     def _interval(self, value: Interval) -> Pair:
         low = _number(value.low)
