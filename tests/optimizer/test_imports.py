@@ -129,7 +129,7 @@ def test_what_costs_is_imported_where_it_is_used() -> None:
     assert places["ortools"] == {"optimizer/lower.py"}
     assert places["rich"] <= {"optimizer/render.py"}
     assert places["typer"] <= {"optimizer/cli.py"}
-    assert places["matplotlib"] <= {"optimizer/plot.py"}
+    assert places["matplotlib"] <= {"optimizer/plot.py", "optimizer/pictures.py"}
 
 
 @pytest.mark.parametrize(("module", "itself"), [
