@@ -35,11 +35,12 @@ from optimizer.render import (
 )
 from optimizer.stacks import shown
 
-#: The sections, by their id, with their headings.
+#: The sections, by their id: a word for the list of them, and the heading.
 SECTIONS: Final = {
-    "now": "The shape as it is", "stacks": "Where memory goes", "shapes": "The best shapes",
-    "tradeoff": "What it costs another goal", "sensitivity": "What the answer hangs on",
-    "laws": "What measured speeds tell", "facts": "What all this rests on",
+    "now": ("Now", "The shape as it is"), "stacks": ("Memory", "Where memory goes"),
+    "shapes": ("Shapes", "The best shapes"), "tradeoff": ("Trade-off", "What it costs another goal"),
+    "sensitivity": ("Sensitivity", "What the answer hangs on"), "laws": ("Laws", "What measured speeds tell"),
+    "facts": ("Facts", "What all this rests on"),
 }
 #: What each colour is in the dark.
 DARK: Final = {
@@ -50,6 +51,12 @@ DARK: Final = {
 #: Colours of text; all others are of lines and areas.
 TEXT_COLOURS: Final = (plot.INK, plot.GREY, plot.BLUE, plot.RED, plot.GREEN, plot.BROWN)
 
+_CAPTIONS: Final = {
+    "stack": "From the top in the order in which it is spent; the dashed end is what is left.",
+    "shapes": "Whiskers: what one new measurement will say, or what the facts allow.",
+    "tradeoff": "Each point is a shape that no other beats in both.",
+    "tornado": "Orange: a step down, or a fact's pessimistic end. Blue: a step up, or its optimistic end.",
+}
 _MARKS: Final = {"fits": ("fits", "good"), "knife_edge": ("knife edge", "edge"),
                  "does_not_fit": ("does not fit", "bad"), None: ("open", "dim")}
 
@@ -89,15 +96,20 @@ nav a{display:inline-block;padding:.35rem 0}
 .small,figcaption,footer{font-size:.8125rem;color:var(--dim)}
 .good{color:var(--good)}.bad{color:var(--bad)}.edge{color:var(--edge)}.dim{color:var(--dim)}
 .good,.bad,.edge{font-weight:600;white-space:nowrap}
-.box{overflow-x:auto;margin:.75rem 0}
+.box{overflow-x:auto;margin:.25rem 0 .75rem;background:
+linear-gradient(90deg,var(--paper) 1rem,transparent) 0 0/2.5rem 100% no-repeat local,
+linear-gradient(270deg,var(--paper) 1rem,transparent) 100% 0/2.5rem 100% no-repeat local,
+linear-gradient(90deg,var(--line),transparent) 0 0/.75rem 100% no-repeat scroll,
+linear-gradient(270deg,var(--line),transparent) 100% 0/.75rem 100% no-repeat scroll}
 .box:focus-visible{outline:2px solid var(--link);outline-offset:2px}
 table{border-collapse:collapse;font-size:.875rem;line-height:1.4}
-caption{text-align:left;font-weight:600;padding:.25rem 0}
 th,td{text-align:left;vertical-align:top;padding:.3rem 1.1rem .3rem 0;border-bottom:1px solid var(--line)}
 th{font-weight:600;white-space:nowrap}
-td{min-width:4.5rem;max-width:26rem;overflow-wrap:break-word}
+td{min-width:6.5rem;max-width:26rem;overflow-wrap:break-word}
+td:first-child{white-space:nowrap;min-width:0}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-td.src{font-size:.8125rem;color:var(--dim);min-width:11rem}
+td.src{font-size:.8125rem;color:var(--dim);min-width:15rem}
+td.n{min-width:0}td.w{min-width:18rem}
 tr.mark td{font-weight:600}
 figure{margin:1rem 0}
 figcaption{max-width:46rem}
@@ -111,9 +123,9 @@ footer{margin-top:3rem;padding-top:1rem;padding-bottom:2rem;border-top:1px solid
 @page{margin:14mm 12mm}
 body{font-size:10pt}header,nav,main,footer{max-width:none;padding:0}nav{display:none}
 svg.wide{display:block;max-width:none}svg.narrow{display:none}
-.box{overflow:visible}table{font-size:7.5pt;width:100%}td,th{padding-right:.6rem}
-th,td,.n{white-space:normal;min-width:0}td.src{font-size:7pt;min-width:0}
-figure,tr{break-inside:avoid}h2,h3,caption{break-after:avoid}a{color:inherit;text-decoration:none}
+.small,figcaption,footer{font-size:8pt}.box{overflow:visible;background:none}table{font-size:7.5pt}td,th{padding-right:.6rem}
+th,td{white-space:normal;min-width:0}td.src{font-size:7pt;min-width:0}td.w{min-width:11rem}
+figure,tr{break-inside:avoid}h2,h3{break-after:avoid}a{color:inherit;text-decoration:none}
 }
 """
 
@@ -141,13 +153,17 @@ def _mark(verdict: str | None) -> Html:
 
 def _table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]],
            marked: Iterable[int] = ()) -> Html:
-    """A table in a box of its own that scrolls. A column's name may begin with ``>`` (figures) or ``~`` (sources)."""
-    bold, looks = set(marked), [{">": "n", "~": "src"}.get(column[:1], "") for column in columns]
+    """A table in a box of its own that scrolls.
+
+    A column's name may begin with ``>`` (figures), ``~``
+    (sources) or ``+`` (wide).
+    """
+    bold, looks = set(marked), [{">": "n", "~": "src", "+": "w"}.get(column[:1], "") for column in columns]
 
     def cell(tag: str, text: object, look: str) -> Html:
         return _tag(tag, text, class_=look) if look else _tag(tag, text)
 
-    head = [cell("th", column.lstrip(">~"), look if look == "n" else "")
+    head = [cell("th", column.lstrip(">~+"), look if look == "n" else "")
             for column, look in zip(columns, looks, strict=True)]
     body = []
     for place, row in enumerate(rows):
@@ -155,8 +171,8 @@ def _table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]
         body.append(_tag("tr", *cells, class_="mark") if place in bold else _tag("tr", *cells))
     if not body:
         return Html("")
-    inner = _tag("table", _tag("caption", caption), _tag("thead", _tag("tr", *head)), _tag("tbody", *body))
-    return _tag("div", inner, class_="box", role="region", aria_label=caption, tabindex="0")
+    inner = _tag("table", _tag("thead", _tag("tr", *head)), _tag("tbody", *body), aria_label=caption)
+    return Html(_tag("h3", caption) + _tag("div", inner, class_="box", role="region", aria_label=caption, tabindex="0"))
 
 
 def _list(title: str, items: Iterable[object]) -> Html:
@@ -182,9 +198,9 @@ def page(document: Mapping[str, Any]) -> bytes:
     }
     engine = document["engine"]
     title = f"{engine['name']} {engine['version']}, model file {engine['container']}: {document['goal']}"
-    links = _tag("ul", *(_tag("li", _tag("a", heading, href=f"#{name}")) for name, heading in SECTIONS.items()))
+    links = _tag("ul", *(_tag("li", _tag("a", word, href=f"#{name}")) for name, (word, _) in SECTIONS.items()))
     sections = [_tag("section", _tag("h2", heading, id=f"{name}-heading"), *made[name](), id=name,
-                     aria_labelledby=f"{name}-heading") for name, heading in SECTIONS.items()]
+                     aria_labelledby=f"{name}-heading") for name, (_, heading) in SECTIONS.items()]
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     return "\n".join((
         "<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
@@ -204,7 +220,8 @@ def _figure(picture: Picture) -> Html:
     words = escape(picture.words)
     both = (Html(inline(picture.draw("svg", look), f"{picture.name}-{kind}", words, kind))
             for kind, look in (("wide", WIDE), ("narrow", NARROW)))
-    return _tag("figure", *both, _tag("figcaption", picture.words))
+    told = _CAPTIONS.get(picture.name.partition("-")[0])
+    return _tag("figure", *both, *([_tag("figcaption", told)] if told else []))
 
 
 def _why_not(part: Mapping[str, Any]) -> Iterator[Html]:
@@ -236,12 +253,16 @@ def _headline(document: Mapping[str, Any]) -> Iterator[Html]:
                     class_="lead")
     else:
         best = answer["shapes"][0]
-        changed = changes_of(best["changes"]).replace("\n", ", ")
-        reached = objective_of(best["objective"], _sure(answer)).replace("\n", ", ")
+        changed = _changes(best["changes"]).replace("\n", ", ")
+        reached = objective_of(best["objective"], _sure(answer)).replace("\n(", " (").replace("\n", ", ")
         binds = ", ".join(best["binding"]) or "nothing"
         proven = "proven best" if answer["status"] == "optimal" else "not proven best: the time limit was reached"
         yield _para("Best for ", _tag("b", document["goal"]), f": {changed}. It gives {reached} ({proven}). "
                     f"What binds: {binds}.", class_="lead")
+
+
+def _changes(changes: Mapping[str, Sequence[Any]]) -> str:
+    return changes_of(changes).replace(" -> ", " → ")
 
 
 def _sure(answer: Mapping[str, Any]) -> float:
@@ -270,10 +291,6 @@ def _now(document: Mapping[str, Any]) -> Iterator[Html]:
         return
     broken = [item for item in now["constraints"] if item["applies"] and item["hard"] and item["ok"] is False]
     yield _list("What would mend it", (f"{item['name']}: {item['remedy']}" for item in broken))
-    defaults = {name: f"default: {item['source']}" for name, item in now["defaults"].items()}
-    yield _table("Settings", ("knob", ">value", "~from"), (
-        (name, setting_of(value), defaults.get(name, "as set")) for name, value in now["shape"].items()))
-    yield _ledger("The ledger to expect (sizes a card; host RAM in all)", now["quantities"])
     yield _constraints("What must hold, and how far each is from binding", now["constraints"])
     if now["binding_cards"]:
         cards = ", ".join(f"{name}: card {card}" for name, card in now["binding_cards"].items())
@@ -307,7 +324,7 @@ def _stack_table(stack: Mapping[str, Any]) -> Html:
 
     rows = [[part["name"], *cells(part)] for part in drawn_parts(stack)]
     rows.append(["in all", *cells(stack["total"])])
-    return _table(f"{stack_words(stack)} ({stack['source']})", ("part", *(f">{word}" for word in words),
+    return _table(f"In figures ({stack['source']})", ("part", *(f">{word}" for word in words),
                                                                 f">certain to ({words[-1]})"), rows, [len(rows) - 1])
 
 
@@ -323,7 +340,7 @@ def _asked(answer: Mapping[str, Any]) -> Iterator[Html]:
 
 def _conflict(answer: Mapping[str, Any]) -> Iterator[Html]:
     yield _para(_tag("span", "No shape does this.", class_="bad"), " These cannot hold together; give one of them up:")
-    yield _table("What cannot hold together", ("requirement", "remedy", "~source"), (
+    yield _table("What cannot hold together", ("requirement", "+remedy", "~source"), (
         (item["name"], item["remedy"], item["source"]) for item in answer["conflict"]))
 
 
@@ -341,15 +358,16 @@ def _shapes(document: Mapping[str, Any], drawn: Mapping[str, Html]) -> Iterator[
                 if answer["status"] == "optimal" else "Found within the time limit, not proven best.")
     yield drawn.get("shapes", Html(""))
     sure, best = _sure(answer), answer["shapes"][0]
-    yield _table("Ranked shapes", (">rank", "change", ">gives", "what binds", "verdict"), (
-        (shape["rank"], changes_of(shape["changes"]), objective_of(shape["objective"], sure),
+    yield _table("Ranked shapes", (">rank", "+change", ">gives", "what binds", "verdict"), (
+        (shape["rank"], _changes(shape["changes"]), objective_of(shape["objective"], sure),
          "\n".join(shape["binding"]), _mark(shape["verdict"])) for shape in answer["shapes"]), [0])
     if answer.get("speed"):
         yield from _rivals(answer["speed"], best["objective"]["unit"])
     yield _ledger("Rank 1: the ledger that the next boot must print", best["quantities"])
     yield _constraints("Rank 1: what must hold, and how far each is from binding", best["constraints"])
     yield _list("Before you take it", best["notes"])
-    yield _list("To know", (text for text in answer["warnings"] if text not in best["notes"]))
+    told = {*best["notes"], *((document["now"]["answer"] or {}).get("warnings", ()))}
+    yield _list("To know", (text for text in answer["warnings"] if text not in told))
 
 
 def _rivals(speed: Mapping[str, Any], unit: str) -> Iterator[Html]:
@@ -359,12 +377,12 @@ def _rivals(speed: Mapping[str, Any], unit: str) -> Iterator[Html]:
     if found is None:
         return
     names = [item["law"] for item in found["choices"]]
-    rows = [[f"{item['law']} ({share_of(item['weight'])})", changes_of(item["changes"]),
+    rows = [[f"{item['law']} ({share_of(item['weight'])})", _changes(item["changes"]),
              *(figure(item["expects"][name]) for name in names)] for item in found["choices"]]
-    rows += [[title, changes_of(found[key]["changes"]), *(figure(found[key]["expects"][name]) for name in names)]
+    rows += [[title, _changes(found[key]["changes"]), *(figure(found[key]["expects"][name]) for name in names)]
              for title, key in (("rank 1", "rank_1"), ("good under all", "good_under_all"))]
     yield _table("What each form of the law would choose, and what each expects of it "
-                 f"({'seconds' if unit == 's' else unit})", ("if it is", "choose", *(f">{name}" for name in names)),
+                 f"({'seconds' if unit == 's' else unit})", ("if it is", "+choose", *(f">{name}" for name in names)),
                  rows, [len(rows) - 2])
     yield _para("Rank 1 is as good as any, whichever form is true." if found["agree"] else
                 "The forms disagree about the best shape; what is good under all of them loses "
@@ -397,8 +415,8 @@ def _tradeoff(document: Mapping[str, Any], drawn: Mapping[str, Html]) -> Iterato
     rows += [(f"{point['point']}" + (" knee" if knee and point["point"] == knee["point"] else ""),
               *(gives_of(item["value"], unit, item.get("prediction"))
                 for item, unit in zip(point["objectives"], units, strict=True)),
-              changes_of(point["changes"]), _mark(point["verdict"]), ", ".join(point["binding"])) for point in points]
-    yield _table("Points", (">point", *(f">{item['goal']}" for item in front["goals"]), "change", "verdict",
+              _changes(point["changes"]), _mark(point["verdict"]), ", ".join(point["binding"])) for point in points]
+    yield _table("Points", (">point", *(f">{item['goal']}" for item in front["goals"]), "+change", "verdict",
                             "what binds"), rows,
                  [place for place, row in enumerate(rows) if str(row[0]).endswith("knee")])
     yield _para(f"Knee: point {knee['point']}, {knee['definition']}." if knee else f"No knee: {front['no_knee']}.")
@@ -406,7 +424,8 @@ def _tradeoff(document: Mapping[str, Any], drawn: Mapping[str, Html]) -> Iterato
     yield _para(f"Steps: {steps}; {front['rule']}.", class_="small")
     yield _standing(front)
     yield _list("Before you take one", notes_of(points))
-    yield _list("To know", front["warnings"])
+    told = {text for key in ("now", "shapes") for text in (document[key]["answer"] or {}).get("warnings", ())}
+    yield _list("To know", (text for text in front["warnings"] if text not in told))
 
 
 def _standing(front: Mapping[str, Any]) -> Html:
@@ -437,7 +456,7 @@ def _sensitivity(document: Mapping[str, Any], drawn: Mapping[str, Html]) -> Iter
         return f"{setting_of(item['to'])}: {'no shape fits' if gain is None else signed(gain, unit)}", held
 
     yield _table("One step of each knob", ("knob", ">value", ">down, all else solved again", ">all else held",
-                                           ">up, all else solved again", ">all else held", "nothing, because"), (
+                                           ">up, all else solved again", ">all else held", "+nothing, because"), (
         (item["knob"], setting_of(item["value"]), *moved(item["down"]), *moved(item["up"]), item["nothing"] or "")
         for item in found["knobs"]))
     yield _table("What each fact's uncertainty does", ("fact", ">known to", ">pessimistic", ">middle", ">optimistic",
@@ -500,6 +519,10 @@ def _facts(document: Mapping[str, Any]) -> Iterator[Html]:
     if now is None:
         yield from _why_not(document["now"])
         return
+    defaults = {name: f"default: {item['source']}" for name, item in now["defaults"].items()}
+    yield _table("Settings", ("knob", ">value", "~from"), (
+        (name, setting_of(value), defaults.get(name, "as set")) for name, value in now["shape"].items()))
+    yield _ledger("The ledger to expect of the shape as it is (sizes a card; host RAM in all)", now["quantities"])
     yield _table("Facts", ("fact", ">value", "known how", "~source"), (
         (name, span(item["low"], item["high"], item["unit"]), item["basis"], item["source"])
         for name, item in now["facts"].items()))

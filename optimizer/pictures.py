@@ -107,7 +107,7 @@ def inline(svg: bytes, prefix: str, words: str, classes: str) -> str:
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
     text = re.sub(r"font: (?:(bold|\d+) )?([\d.]+)px [^;\"]*", _font, text)
     # an attribute holds styles only where it is one; text between tags keeps its letters
-    return re.sub(r'style="([^"]*)"', _coloured, text)
+    return re.sub(r'style="[^"]*"', _coloured, text)
 
 
 def _font(found: re.Match[str]) -> str:
@@ -119,8 +119,7 @@ def _variable(colour: re.Match[str]) -> str:
 
 
 def _coloured(style: re.Match[str]) -> str:
-    text = re.sub(r"#([0-9a-fA-F]{6})", _variable, style[1])
-    return f'style="{text}"'
+    return re.sub(r"#([0-9a-fA-F]{6})", _variable, str(style[0]))
 
 
 # --- stacks
@@ -131,14 +130,14 @@ def stack_words(stack: Mapping[str, Any]) -> str:
     if stack["card"] is not None:
         return f"{stack['title']}: card {stack['card']}"
     cards = stack["cards"]
-    return stack["title"] + (f" (each of {cards})" if cards is not None and cards > 1 else "")
+    return f"{stack['title']}" + (f" (each of {cards})" if cards is not None and cards > 1 else "")
 
 
 def _stack(stack: Mapping[str, Any], kind: str, look: Look) -> bytes:
     parts = drawn_parts(stack)
     row = 31.0 if look.narrow else 21.0
-    head = 40.0 + (24.0 if look.titles else 0.0)
-    high = max(head + row * len(parts) + 8, 330.0)
+    head = 26.0 + (24.0 if look.titles else 0.0)
+    high = max(head + row * len(parts) + 26, 300.0)
     sized = replace(look, height=high / _POINT)
     return figure_of([partial(_stack_panel, stack=stack, parts=parts, look=sized, head=head, row=row)],
                      plain(stack_words(stack)), kind, sized)
@@ -232,7 +231,7 @@ def _stack_panel(axes: Axes, *, stack: Mapping[str, Any], parts: Sequence[Mappin
 def _stack_head(axes: Axes, stack: Mapping[str, Any], words: Sequence[str], look: Look, label: float,
                 top: float) -> None:
     if look.titles:
-        axes.text(0, top + 34, plain(stack_words(stack)), fontweight="bold", fontsize=12, va="bottom")
+        axes.text(0, top + 32, plain(stack_words(stack)), fontweight="bold", fontsize=12, va="bottom")
     totals = dict.fromkeys("not known" if stack["total"][word] is None else
                            amount(stack["total"][word]["value"], stack["unit"], whole=False) for word in words)
     axes.text(label, top + 8, "in all " + " -> ".join(totals), ha="left", va="bottom", fontweight="bold")
@@ -251,14 +250,17 @@ def _hue(place: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One line of bars: its words, the ends it reaches from the middle, each with words, and whiskers."""
+    """One line of bars: its words, the ends it reaches from the middle, each with words, and whiskers.
+
+    One without ends is a heading.
+    """
 
     words: str
-    ends: tuple[tuple[float, str, str], ...]
+    ends: tuple[tuple[float, str, str], ...] = ()
     whisker: tuple[float, float] | None = None
 
 
-def _bars(axes: Axes, *, bars: Sequence[Bar], title: str, look: Look, note: str) -> None:
+def _bars(axes: Axes, *, bars: Sequence[Bar], title: str, look: Look) -> None:
     """A line for each bar, its words above it; values stand at the ends, so that no axis is needed."""
     from matplotlib.patches import Rectangle
 
@@ -272,26 +274,32 @@ def _bars(axes: Axes, *, bars: Sequence[Bar], title: str, look: Look, note: str)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[["top", "right", "bottom", "left"]].set_visible(False)
-    axes.axvline(0.0, color=INK, linewidth=1.0, zorder=2)
-    axes.set_title(title, loc="left", fontweight="bold", fontsize=look.size)
-    if note:
-        axes.set_xlabel(note, loc="left", color=GREY)
+    if look.titles:
+        axes.set_title(title, loc="left", fontweight="bold", fontsize=look.size + 1)
     for row, bar in enumerate(bars):
+        if not bar.ends:
+            axes.annotate(plain(bar.words), (0, row + 0.2), xycoords=("axes fraction", "data"), ha="left", va="center",
+                          fontweight="bold")
+            continue
         axes.annotate(plain(bar.words), (0, row - 0.26), xycoords=("axes fraction", "data"), ha="left", va="center",
                       zorder=6)
-        for end, text, colour in bar.ends:
+        for end, _, colour in sorted(bar.ends, key=lambda item: -abs(item[0])):  # the shorter one over the longer
             axes.add_patch(Rectangle((min(0.0, end), row + 0.02), abs(end), 0.4, facecolor=colour, linewidth=0,
                                      zorder=3))
-            if text:
-                far = max([end, *([bar.whisker[1]] if bar.whisker else [])]) if end >= 0 else end
-                axes.annotate(plain(text), (far, row + 0.22), (4 if end >= 0 else -4, 0), textcoords="offset points",
-                              ha="left" if end >= 0 else "right", va="center", zorder=6)
+        for side in (-1, 1):
+            ends = [(end, text) for end, text, _ in bar.ends if (end >= 0) is (side > 0)]
+            if ends:
+                far = max([abs(end) for end, _ in ends] + [abs(end) for end in (bar.whisker or ())]) * side
+                axes.annotate(plain(" / ".join(text for _, text in ends)), (far, row + 0.22), (4 * side, 0),
+                              textcoords="offset points", ha="left" if side > 0 else "right", va="center", zorder=6)
+        axes.plot([0.0, 0.0], [row - 0.03, row + 0.47], color=INK, linewidth=1.2, zorder=4)
         if bar.whisker:
             axes.plot(bar.whisker, [row + 0.22] * 2, color=INK, linewidth=1.6, marker="|", markersize=8, zorder=5)
 
 
-def _bar_height(bars: Sequence[Bar], look: Look) -> float:
-    return (46 + 38 * len(bars)) / _POINT
+def _drawn_bars(bars: Sequence[Bar], title: str, kind: str, look: Look) -> bytes:
+    sized = replace(look, height=((46 if look.titles else 20) + 38 * len(bars)) / _POINT)
+    return figure_of([partial(_bars, bars=bars, title=title, look=sized)], title, kind, sized)
 
 
 # --- ranked shapes
@@ -329,10 +337,7 @@ def _short(text: str, most: int) -> str:
 
 
 def _shapes(document: Mapping[str, Any], kind: str, look: Look) -> bytes:
-    bars = ranks(document)
-    goal = document["shapes"]["answer"]["goal"]
-    sized = replace(look, height=_bar_height(bars, look))
-    return figure_of([partial(_bars, bars=bars, title=f"{goal}, by rank", look=sized, note="")], goal, kind, sized)
+    return _drawn_bars(ranks(document), f"{document['shapes']['answer']['goal']}, by rank", kind, look)
 
 
 # --- the tornado
@@ -371,12 +376,8 @@ def fact_bars(found: Mapping[str, Any]) -> list[Bar]:
 
 def _tornado(found: Mapping[str, Any], kind: str, look: Look) -> bytes:
     knobs, facts = knob_bars(found), fact_bars(found)
-    panels = [(bars, title) for bars, title in ((knobs, "one step of a knob"), (facts, "a fact's own uncertainty"))
-              if bars]
-    tallest = max(len(bars) for bars, _ in panels)
-    sized = replace(look, height=(46 + 38 * tallest) / _POINT)
-    draw = [partial(_bars, bars=bars, title=title, look=sized, note=f"{found['goal']['goal']}, gained or lost")
-            for bars, title in panels]
-    return figure_of(draw, f"sensitivity of {found['goal']['goal']}", kind, sized)
+    heads = (("One step of a knob, all else solved again", knobs), ("A fact at the ends of its interval", facts))
+    bars = [line for head, lines in heads if lines for line in (Bar(head), *lines)]
+    return _drawn_bars(bars, f"{found['goal']['goal']}, gained or lost", kind, look)
 
 

@@ -552,7 +552,9 @@ def _ranged(values: Sequence[float], count: int) -> Scale:
     low, high = min(values), max(values)
     air = air_of(low, high, 0.04)
     ticks = multiples(low - air, high + air, count)
-    step = ticks[1] - ticks[0]
+    if ticks[1] - ticks[0] < 1 and all(value == int(value) for value in values):  # there is nothing between counts
+        ticks = [float(tick) for tick in range(math.ceil(low), math.floor(high) + 1)]
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
     return Scale(low - air, high + air, {tick: figure(tick, step) for tick in ticks})
 
 

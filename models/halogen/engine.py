@@ -391,7 +391,7 @@ def _stacks(m: _Memory, vision: Expr) -> tuple[Stack, ...]:
         ("prompt cache", m.cache), ("vision tower", vision))
     return (
         Stack("host", "RAM of the host", "B", total,
-              (*held, ("left for everything else", total - m.locked - m.cache - vision)), _MEASURED),
+              (*held, ("everything else: system, neighbours, free", total - m.locked - m.cache - vision)), _MEASURED),
         Stack("fit", "What the fit check counts (it decides whether the pool is halved)", "B", m.budget,
               (("pool asked for", m.wanted), ("working memory", m.other), ("margin", m.margin),
                ("left in the budget", left)), _FIT if m.early else _FIT_LATER, when=m.runs),

@@ -555,19 +555,21 @@ def _stacks(of: Family, version: Version, b: _Budget, ceiling: Named, known: boo
         ("static weights", statics), ("experts", b.vram_weights - statics), ("kv cache", b.vram_kv))
     staging = (("prefill staging", b.prefill_staging),) if of == "A" else ()
     pinned = _pinned_terms(of, version, b)
+    rest = Fact("mem_total") - total(list(pinned))
     found = [
         Stack("card", "VRAM of a card", "B", Fact("card_total"),
               (*named(b.charges), *pools, *staging, ("unclaimed", b.unclaimed - b.headroom)), _SOURCE, Knob("tp")),
         Stack("host", "RAM of the host", "B", Fact("mem_total"),
-              (*named(pinned), ("left for everything else", Fact("mem_total") - total(list(pinned)))), _PINNED),
+              (*named(pinned), ("everything else: system, neighbours, free", rest)), _PINNED),
     ]
     if of != "C":
         likely = Fact("static_weights", between(STATICS.low, STATICS.high) if known else None)
         inside = (("static weights", likely), ("experts", b.vram_weights - likely)) if known else (
             ("weights and experts", b.vram_weights),)
-        found.append(Stack("pair", "VRAM of a card, as far as its pair ceiling tells", "B", ceiling,
-                           (*inside, ("kv cache", b.vram_kv), ("left under the ceiling", ceiling - b.pair)), _CEILING,
-                           Knob("tp"), b.both_stated, instead_of="card"))
+        found.insert(1, Stack(
+            "pair", "VRAM of a card, as far as its pair ceiling tells", "B", ceiling,
+            (*inside, ("kv cache", b.vram_kv), ("left under the ceiling", ceiling - b.pair)), _CEILING, Knob("tp"),
+            b.both_stated, instead_of="card"))
     return tuple(found)
 
 
