@@ -266,10 +266,12 @@ def _bars(axes: Axes, *, bars: Sequence[Bar], title: str, look: Look) -> None:
 
     reach = [end for bar in bars for end, _, _ in bar.ends] + [end for bar in bars for end in bar.whisker or ()]
     low, high = min([0.0, *reach]), max([0.0, *reach])
-    size = high - low or 1.0
-    # room for the words at both ends
-    room = (0.36 if look.narrow else 0.17) * size
-    axes.set_xlim(low - (room if low < 0 else 0.0), high + (room if high > 0 else 0.0))
+    # room for the words at both ends, a little over six tenths of a letter's height each
+    left, right = (0.64 * look.size * max((len(_told(bar, side)) for bar in bars), default=0) + 8.0
+                   for side in (-1, 1))
+    wide = max(look.width * _POINT - 2 * 7.2 - left - right, 40.0)
+    size = (high - low or 1.0) / wide
+    axes.set_xlim(low - left * size, high + right * size)
     axes.set_ylim(len(bars) - 0.25, -0.75)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -278,23 +280,34 @@ def _bars(axes: Axes, *, bars: Sequence[Bar], title: str, look: Look) -> None:
         axes.set_title(title, loc="left", fontweight="bold", fontsize=look.size + 1)
     for row, bar in enumerate(bars):
         if not bar.ends:
-            axes.annotate(plain(bar.words), (0, row + 0.2), xycoords=("axes fraction", "data"), ha="left", va="center",
-                          fontweight="bold")
+            axes.annotate(_cut(bar.words, look), (0, row + 0.2), xycoords=("axes fraction", "data"), ha="left",
+                          va="center", fontweight="bold").set_in_layout(False)
             continue
-        axes.annotate(plain(bar.words), (0, row - 0.26), xycoords=("axes fraction", "data"), ha="left", va="center",
-                      zorder=6)
+        axes.annotate(_cut(bar.words, look), (0, row - 0.26), xycoords=("axes fraction", "data"), ha="left",
+                      va="center", zorder=6).set_in_layout(False)
         for end, _, colour in sorted(bar.ends, key=lambda item: -abs(item[0])):  # the shorter one over the longer
             axes.add_patch(Rectangle((min(0.0, end), row + 0.02), abs(end), 0.4, facecolor=colour, linewidth=0,
                                      zorder=3))
         for side in (-1, 1):
-            ends = [(end, text) for end, text, _ in bar.ends if (end >= 0) is (side > 0)]
+            ends = [abs(end) for end, _, _ in bar.ends if (end >= 0) is (side > 0)]
             if ends:
-                far = max([abs(end) for end, _ in ends] + [abs(end) for end in (bar.whisker or ())]) * side
-                axes.annotate(plain(" / ".join(text for _, text in ends)), (far, row + 0.22), (4 * side, 0),
-                              textcoords="offset points", ha="left" if side > 0 else "right", va="center", zorder=6)
+                far = max([*ends, *(abs(end) for end in bar.whisker or ())]) * side
+                axes.annotate(_told(bar, side), (far, row + 0.22), (4 * side, 0), textcoords="offset points",
+                              ha="left" if side > 0 else "right", va="center", zorder=6).set_in_layout(False)
         axes.plot([0.0, 0.0], [row - 0.03, row + 0.47], color=INK, linewidth=1.2, zorder=4)
         if bar.whisker:
             axes.plot(bar.whisker, [row + 0.22] * 2, color=INK, linewidth=1.6, marker="|", markersize=8, zorder=5)
+
+
+def _told(bar: Bar, side: int) -> str:
+    """The words at one end of a bar."""
+    return plain(" / ".join(text for end, text, _ in bar.ends if (end >= 0) is (side > 0)))
+
+
+def _cut(words: str, look: Look) -> str:
+    """Words as far as the picture is wide."""
+    most = int((look.width * _POINT - 16) / (0.62 * look.size))
+    return plain(words if len(words) <= most else f"{words[:most - 1]}…")
 
 
 def _drawn_bars(bars: Sequence[Bar], title: str, kind: str, look: Look) -> bytes:
@@ -320,7 +333,7 @@ def ranks(document: Mapping[str, Any]) -> list[Bar]:
         low, high = (prediction["low"], prediction["high"]) if prediction else (item["low"], item["high"])
         text = amount(item["value"], item["unit"])
         changes = ", ".join(f"{name} {setting_of(new)}" for name, (_, new) in shape["changes"].items()) or "as it is"
-        found.append(Bar(f"rank {shape['rank']}: {_short(changes, 44)}", ((float(item["value"]), text, BLUE),),
+        found.append(Bar(f"rank {shape['rank']}: {changes}", ((float(item["value"]), text, BLUE),),
                          (float(low), float(high)) if low != high else None))
     return found
 
@@ -330,10 +343,6 @@ def _gains(shapes: Sequence[Mapping[str, Any]]) -> list[Bar]:
     return [Bar(f"rank {shape['rank']}", ((float(shape["objective"]["change"]),
                                           signed(shape["objective"]["change"], shape["objective"]["unit"]), BLUE),))
             for shape in known]
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most - 1]}…"
 
 
 def _shapes(document: Mapping[str, Any], kind: str, look: Look) -> bytes:
