@@ -109,7 +109,7 @@ td{min-width:6.5rem;max-width:26rem;overflow-wrap:break-word}
 td:first-child{white-space:nowrap;min-width:0}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 td.src{font-size:.8125rem;color:var(--dim);min-width:15rem}
-td.n{min-width:0}td.w{min-width:18rem}
+td.n{min-width:0}td.w{min-width:20rem}
 tr.mark td{font-weight:600}
 figure{margin:1rem 0}
 figcaption{max-width:46rem}

@@ -272,7 +272,7 @@ def _bars(axes: Axes, *, bars: Sequence[Bar], title: str, look: Look) -> None:
     wide = max(look.width * _POINT - 2 * 7.2 - left - right, 40.0)
     size = (high - low or 1.0) / wide
     axes.set_xlim(low - left * size, high + right * size)
-    axes.set_ylim(len(bars) - 0.25, -0.75)
+    axes.set_ylim(len(bars) - 0.3, -0.55)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[["top", "right", "bottom", "left"]].set_visible(False)

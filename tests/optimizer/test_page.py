@@ -16,18 +16,13 @@ from typing import Any
 
 import pytest
 
-import measurements
-from measurements.site import load, read_site
-from optimizer.page import DARK, SECTIONS, page
+from optimizer.page import DARK, SECTIONS
 from optimizer.plot import PAPER
-from optimizer.report import Asked, report_json
-from optimizer.solve import ask
-from tests.optimizer.test_report import with_moves
+from tests.optimizer.test_report import page_of
 
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
 pytestmark = pytest.mark.skipif(not BROWSER, reason="no Chromium is installed here (Debian: apt-get install chromium)")
 
-SITES = Path(measurements.__path__[0]) / "sites"
 ASKED = (("stated-pair", "prefill"), ("two-r9700", "sequences"), ("host-pool", "host-ram"),
          ("unified-memory", "headroom"))
 WIDTHS = (390, 1440)
@@ -103,13 +98,7 @@ def chromium(folder: Path, *words: str) -> str:
 @pytest.fixture(scope="module")
 def pages() -> dict[str, bytes]:
     """The pages of four sites; the first with sensitivities."""
-    found = {}
-    for place, (name, goal) in enumerate(ASKED):
-        site = load(read_site(SITES / name))
-        question = ask(site, goal)
-        document = report_json(Asked(site, goal), lambda question=question: question)  # type: ignore[misc]
-        found[f"{name} {goal}"] = page(with_moves(document) if place == 0 else document)
-    return found
+    return {f"{name} {goal}": page_of(name, goal, moves=place == 0) for place, (name, goal) in enumerate(ASKED)}
 
 
 @pytest.fixture(scope="module")
