@@ -81,7 +81,7 @@ _STYLE: Final = f"""\
 html{-webkit-text-size-adjust:100%;text-size-adjust:100%;scroll-padding-top:1rem}
 body{margin:0;background:var(--paper);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",sans-serif}
-header,nav,main,footer{max-width:62rem;margin:0 auto;padding:0 1rem}
+header,nav,main,footer{max-width:66rem;margin:0 auto;padding:0 1rem}
 header{padding-top:1.5rem}
 h1{font-size:1.6rem;line-height:1.25;margin:0 0 .75rem}
 h2{font-size:1.25rem;line-height:1.3;margin:2.5rem 0 .5rem;padding-top:.75rem;border-top:1px solid var(--line)}
@@ -302,11 +302,14 @@ def _now(document: Mapping[str, Any]) -> Iterator[Html]:
 def _stacks(document: Mapping[str, Any], drawn: Mapping[str, Html]) -> Iterator[Html]:
     stacks = shown(document["stacks"])
     if not stacks:
-        yield _para("No part of it is known.")
+        yield _para("Too little of it is known to draw it.")
     for stack in stacks:
         card = "" if stack["card"] is None else f"-{stack['card']}"
         yield _tag("h3", stack_words(stack))
         yield drawn[f"stack-{stack['name']}{card}"]
+        if stack["missing"]:
+            yield _para("Not all of it is known: only what is known is drawn, and nothing tells how much is left.",
+                        class_="small")
         yield _stack_table(stack)
     for stack in document["stacks"]:
         if stack["missing"]:

@@ -119,6 +119,14 @@ def _pair_json(now: tuple[int, Interval] | None, best: tuple[int, Interval] | No
 
 
 def shown(stacks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The stacks of a document to draw: of which some part is known, and for which no other stands."""
-    return [stack for stack in stacks if stack["instead"] is None
-            and any(part["now"] is not None or part["best"] is not None for part in stack["parts"])]
+    """The stacks of a document to draw: those for which no other stands, and of which the total or two parts are known.
+
+    One part alone would look like the whole.
+    """
+    found = []
+    for stack in stacks:
+        parts = [[part[word] for part in stack["parts"] if part[word] is not None] for word in ("now", "best")]
+        least = 1 if any(stack["total"].values()) else 2
+        if stack["instead"] is None and any(len([item for item in known if item["high"]]) >= least for known in parts):
+            found.append(stack)
+    return found

@@ -144,7 +144,7 @@ def test_every_generation_gets_a_whole_document(name: str, tmp_path: Path, capsy
     document = said.document
     assert document["shapes"]["answer"]["status"] == "optimal"
     assert "points" in {item["name"] for item in document["laws"]["missing"]}
-    assert shown(document["stacks"])
+    assert {stack["name"] for stack in shown(document["stacks"])} >= {"host"}
     for stack in document["stacks"]:
         for word in ("now", "best"):
             amounts = [stack["total"][word], *(part[word] for part in stack["parts"])]
@@ -184,6 +184,16 @@ def test_the_stack_of_a_pair_stands_for_the_card_whose_rows_nobody_gave(pair: di
     assert parts["left under the ceiling"]["now"]["value"] == (30_969 - 22_208 - 6_912) * MIB
     assert parts["left under the ceiling"]["best"]["value"] == 0
     assert stacks["pair"]["cards"] == 2
+
+
+def test_one_part_alone_is_no_stack(pair: dict[str, Any]) -> None:
+    (host,) = [stack for stack in pair["stacks"] if stack["name"] == "host"]
+    lone = {**host, "parts": [host["parts"][0], *({**part, "now": None, "best": None} for part in host["parts"][1:])]}
+    assert shown([host]) == [host]
+    assert shown([lone]) == []
+    total = {"now": None, "best": {"value": 1 << 40, "low": 1 << 40, "high": 1 << 40}}
+    assert len(shown([{**lone, "total": total}])) == 1
+    assert "only what is known is drawn" in page_of("stated-pair", "prefill", moves=True).decode()
 
 
 def test_cards_that_differ_have_a_stack_each(tmp_path: Path, capsys: Capture) -> None:
