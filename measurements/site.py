@@ -441,27 +441,36 @@ def _take(facts: dict[str, FactValue], specs: Mapping[str, FactSpec], readings: 
 def fact_value(spec: FactSpec, name: str, text: str) -> Interval | None:
     """A fact as the user gives it: a whole number is exact, a decimal one step of its last digit wide.
 
-    None for words. Raises BadValue naming what would be right.
+    ``LOW..HIGH`` is all from the one to the other. None for words. Raises BadValue naming what would be right.
     """
     if spec.words or spec.name in ("container", "checkpoint"):
         return None
-    if spec.unit == "B":
-        if text.strip().lower() == "unlimited" and spec.name == "memlock":
-            return point(spec.cap)
-        try:
-            value = size(text)
-        except ValueError as error:
-            raise BadValue(f"{name}: {error}") from None
-    else:
-        word = text.strip()
-        if not _WHOLE.fullmatch(word):
-            raise BadValue(f"{name} is {text!r}; write a whole number{' of ' + spec.unit if spec.unit else ''}")
-        value = point(int(word))
+    low, dots, high = text.partition("..")
+    value = _one_value(spec, name, low)
+    if dots:
+        upper = _one_value(spec, name, high)
+        if value.low > upper.high:
+            raise BadValue(f"{name} is {text!r}, which is empty; write the lesser value first")
+        value = Interval(value.low, max(upper.high, value.high))
     if value.high > spec.cap:
         raise BadValue(f"{name} is {text!r}, which is more than can be meant")
     if value.low < spec.least:
         raise BadValue(f"{name} is {text!r}, which may be nothing at all; write more than 0")
     return value
+
+
+def _one_value(spec: FactSpec, name: str, text: str) -> Interval:
+    if spec.unit == "B":
+        if text.strip().lower() == "unlimited" and spec.name == "memlock":
+            return point(spec.cap)
+        try:
+            return size(text)
+        except ValueError as error:
+            raise BadValue(f"{name}: {error}") from None
+    word = text.strip()
+    if not _WHOLE.fullmatch(word):
+        raise BadValue(f"{name} is {text!r}; write a whole number{' of ' + spec.unit if spec.unit else ''}")
+    return point(int(word))
 
 
 def _other_cards(ledger: LedgerReading, tp: int) -> bool:

@@ -188,7 +188,8 @@ class FactSpec:
 
     ``how`` tells which ledger line or command supplies it. ``fold`` says what several cards make of it:
     ``min``, ``max``, or ``held`` (capacity less the least free). ``least`` and ``cap`` are the ends of what makes
-    sense: what others are divided by is at least 1.
+    sense: what others are divided by is at least 1. ``prior`` marks a constant of the engine that nobody printed whole:
+    what it may be before any boot was observed. The declaration has a value for it, which a given fact replaces.
     """
 
     name: str
@@ -198,6 +199,7 @@ class FactSpec:
     words: tuple[str, ...] = ()
     least: int = 0
     cap: int = 1 << 50
+    prior: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,13 +86,18 @@ class Lowering(Algebra[Pair, Holds]):
 
     ``free`` maps each knob to its bounds. What is written with a condition in ``assumed`` takes it for true: a
     shape that breaks a constraint is no answer, so what would become of it need not be encoded. Facts in
-    ``zeroed`` count as 0 when nobody gave them: they only shift an objective. Raises Lacking from
-    :meth:`number` and :meth:`condition` where another fact is missing.
+    ``zeroed`` count as 0 when nobody gave them: they only shift an objective. ``opened`` facts are variables, each with
+    one exact value between its bounds. A lowering ``beside`` another adds to the same CP-SAT model and shares its
+    opened facts. Raises Lacking from :meth:`number` and :meth:`condition` where another fact is missing.
     """
 
     def __init__(self, model: EngineModel, given: Given, shape: Shape, free: Mapping[str, tuple[int, int]],
-                 assumed: Iterable[Cond] = ()) -> None:
-        self.cp = cp_model.CpModel()
+                 assumed: Iterable[Cond] = (), *, opened: Mapping[str, tuple[int, int]] | None = None,
+                 beside: Lowering | None = None) -> None:
+        self.cp: cp_model.CpModel = cp_model.CpModel() if beside is None else beside.cp
+        self.opened: dict[str, Side] = {} if beside is None else beside.opened
+        for name, (low, high) in (opened or {}).items():
+            self.opened[name] = self._variable(low, high)
         self._spec = model.knobs
         self._given = given
         self._knobs = Knobs(model, shape, open_ones=free)
@@ -179,6 +184,21 @@ class Lowering(Algebra[Pair, Holds]):
                 self._demand_one(items, when)
             case _:
                 self._assert([self.condition(node).sure], when)
+
+    def allow(self, node: Cond, when: Any = None) -> None:
+        """Requires that ``node`` holds for some value that the facts allow, only where ``when`` does if there is one.
+
+        Raises Lacking.
+        """
+        match node:
+            case AtMost(left, right):
+                a, b = self.number(left), self.number(right)
+                self._post(a.low, b.high, when)
+            case Both(items):
+                for item in items:
+                    self.allow(item, when)
+            case _:
+                self._assert([self.condition(node).maybe], when)
 
     def _demand_one(self, items: Sequence[Cond], when: Any) -> None:
         # a comparison needs no literal of its own where every alternative is ruled out beforehand
@@ -274,6 +294,9 @@ class Lowering(Algebra[Pair, Holds]):
         return self._interval(self._as_is[name])
 
     def fact(self, name: str, otherwise: Callable[[], Pair] | None) -> Pair:
+        if name in self.opened:
+            side = self.opened[name]
+            return Pair(side, side)
         if name in self._given.facts:
             return self._interval(self._given.facts[name])
         if otherwise is not None:

@@ -339,10 +339,11 @@ def bound_condition(model: EngineModel, bound: Bound) -> AtMost:
 
 def hard_requires(question: Question) -> Iterator[Require]:
     """The constraints that a returned shape must meet: all but evidence of past boots and matters of quality."""
-    return (require for require in _hard(question) if require.name not in question.without)
+    return (require for require in judged_requires(question) if require.name not in question.without)
 
 
-def _hard(question: Question) -> Iterator[Require]:
+def judged_requires(question: Question) -> Iterator[Require]:
+    """The constraints that any question about these shapes must meet, those in ``without`` too."""
     limits = question.site.given.limits
     asked = bool(set(_GATES) & {*question.free, *question.given})  # then no companion moves them
     for require in question.site.model.requires:
@@ -437,7 +438,7 @@ def lowered(question: Question, free: Mapping[str, tuple[int, int]], requires: S
     from optimizer.lower import Lacking, Lowering
 
     site = question.site
-    lowering = Lowering(site.model, site.given, question.base, free, [r.holds for r in _hard(question)])
+    lowering = Lowering(site.model, site.given, question.base, free, [r.holds for r in judged_requires(question)])
     for require in requires:
         try:
             lowering.demand(require.holds)

@@ -50,6 +50,7 @@ Checkpoint = Literal["w4b", "v2", "ht43", "gguf", ""]
 
 #: Bytes a pool position takes: KV rows of 26,624 B and block scratch (facts 4; all versions).
 POSITION: Final = 29_500
+_POSITION: Final = Fact("position_bytes", lift(POSITION))
 KV_ROW: Final = 26_624
 #: O(1) state of one serving slot or prompt-cache entry, as printed; the pre-flight estimates 115 MiB.
 SLOT: Final = 111 * MIB
@@ -108,15 +109,20 @@ def _resident(checkpoint: Checkpoint, early: bool) -> tuple[Interval, Basis, str
 
 
 def _work(checkpoint: Checkpoint, early: bool, tokens: Expr) -> Expr:
-    """What the fit counts beside the pool, bytes."""
+    """What the fit counts beside the pool, bytes: a fixed part, and one that grows with the tokens of a step."""
     noise = between(-_STEP, _STEP, 0)
+
+    def line(fixed: int, slope: int) -> Expr:  # tenths of a GiB, the second for 16,384 tokens
+        start, growth = lift(fixed * GIB // 10) + noise, lift(slope * GIB // 100)
+        return Fact("work_fixed", start) + (tokens * Fact("work_slope", growth)) // 16_384
+
     if early:
-        return _tenths(38, 84, 16_384, tokens) + noise
-    small, fixed = _tenths(38, 88, 32_768, tokens), _tenths(95, 31, 32_768, tokens)
+        return line(38, 840)
     if checkpoint == "v2":
-        return small + noise
+        return line(38, 440)
     if checkpoint in ("w4b", "gguf"):
-        return fixed + noise
+        return line(95, 155)
+    small, fixed = _tenths(38, 88, 32_768, tokens), _tenths(95, 31, 32_768, tokens)
     return between(minimum(small, fixed), maximum(small, fixed)) + noise
 
 
@@ -196,6 +202,15 @@ def _facts() -> dict[str, FactSpec]:
         FactSpec("gtt_used", "B", "log line `GTT in use before this start: U GiB of T`"),
         FactSpec("host_left", "B", "log line `host memory left for everything else`"),
         FactSpec("outcome_seen", "", "the log's own failure line", cap=len(Outcome) - 1),
+        # constants of the closed engine, recomputed from what it prints; calibrate narrows them by what became of boots
+        FactSpec("position_bytes", "B", f"known to be {POSITION:,} B a position; calibrate narrows it from boots",
+                 least=1, prior=Interval(KV_ROW, 32 << 10)),
+        FactSpec("work_fixed", "B", "the fit's working memory at no tokens; calibrate narrows it from boots",
+                 prior=Interval(0, 16 * GIB)),
+        FactSpec("work_slope", "B", "the fit's working memory for each 16,384 tokens of max_tok; calibrate narrows it",
+                 prior=Interval(0, 16 * GIB)),
+        FactSpec("fit_margin", "B", "what the fit wants free beside its need; calibrate narrows it from boots",
+                 prior=Interval(0, 4 * GIB)),
         FactSpec("compaction_stalls", "stalls", "log lines `N compaction stalls during that step`, added up"),
     ]
     return {spec.name: spec for spec in specs}
@@ -222,15 +237,16 @@ class _Memory:
         base = Agree("device_budget", (select(seen > _STEP, seen + boot, whole), whole))
         self.budget = row("device_budget", maximum(base - tower - reserve, 0))
         self.other = row("work", _work(checkpoint, self.early, self.tokens) + trunk)
-        self.wanted = asked * POSITION
+        self.wanted = asked * _POSITION
         self.need = row("device_need", self.wanted + self.other)
         if self.early:
             engine_text = printed("1.5", GIB)
             # whether 1.97 GiB of vision can exceed the margin it is charged against, nobody has tested
             high = select(vision >= 1, printed("1.97", GIB).high, engine_text.high)
-            self.margin: Expr = between(engine_text.low, high, 3 * GIB // 2)
+            margin = between(engine_text.low, high, 3 * GIB // 2)
         else:
-            self.margin = between(19 * GIB // 10, 21 * GIB // 10, 2 * GIB)
+            margin = between(19 * GIB // 10, 21 * GIB // 10, 2 * GIB)
+        self.margin: Expr = Fact("fit_margin", margin)
         self.runs = Knob("kv_pool_fit").equals(1) & (asked > ctx)
         self.refuses = Knob("prefill_keep_trunk").equals(1) if version >= (0, 15, 2) else NEVER
         self.fit = self._fit("kv_pool_fit", Outcome.CLAMPED, "", ~self.runs | self.refuses)
@@ -238,7 +254,7 @@ class _Memory:
                                    ~self.runs | ~self.refuses)
         smaller = self._halved(maximum(ctx, asked // 2), ctx, 15)
         self.pool = row("pool_positions", select(self.fit.holds, asked, smaller))
-        self.device = row("device_held", self.pool * POSITION + self.other)
+        self.device = row("device_held", self.pool * _POSITION + self.other)
         self.locked = row("locked_total", self._locked(version))
         self.cache = row("prompt_cache", self.entries(Knob))
 
@@ -260,7 +276,7 @@ class _Memory:
 
     def _halved(self, pool: Expr, ctx: Expr, depth: int) -> Expr:
         # halved until it fits, never below the context; there it stays even if that does not fit
-        fits = pool * POSITION + self.other + self.margin <= self.budget
+        fits = pool * _POSITION + self.other + self.margin <= self.budget
         if depth == 0:
             return pool
         smaller = self._halved(maximum(ctx, pool // 2), ctx, depth - 1)
@@ -270,7 +286,7 @@ class _Memory:
         """Bytes held that settings move: the pool, working memory, and the prompt cache."""
         working = _working_memory(self.checkpoint, self.early, self.effective(read), read("kv_slots"))
         trunk = read("prefill_keep_trunk") * KEEP_TRUNK if self.version >= (0, 15, 2) else lift(0)
-        return pool * POSITION + working + self.entries(read) + trunk
+        return pool * _POSITION + working + self.entries(read) + trunk
 
     def vision_moved(self) -> Expr:
         """Bytes that switching the vision tower off (or on) gives back (or takes)."""
@@ -292,7 +308,7 @@ class _Memory:
         working = _working_memory(self.checkpoint, self.early, self.tokens, Knob("kv_slots"))
         trunk = Knob("prefill_keep_trunk") * KEEP_TRUNK if version >= (0, 15, 2) else lift(0)
         self.working = working + trunk + _working_noise(self.checkpoint, self.early)
-        return pinned + self.pool * POSITION + self.working
+        return pinned + self.pool * _POSITION + self.working
 
     @staticmethod
     def entries(read: Callable[[str], Expr]) -> Expr:
@@ -387,7 +403,7 @@ def _stacks(m: _Memory, vision: Expr) -> tuple[Stack, ...]:
     """Where the host's RAM goes, as measured; and what the fit check counts, which is another figure."""
     total, left = Fact("mem_total"), m.budget - m.need - m.margin
     held: tuple[tuple[str, Expr], ...] = (
-        ("weights", m.pinned), ("kv pool", m.pool * POSITION), ("working memory", m.working),
+        ("weights", m.pinned), ("kv pool", m.pool * _POSITION), ("working memory", m.working),
         ("prompt cache", m.cache), ("vision tower", vision))
     return (
         Stack("host", "RAM of the host", "B", total,

@@ -44,7 +44,7 @@ from models.expr import (
     select,
     total,
 )
-from models.interval import MIB, printed
+from models.interval import MIB, Interval, printed
 from models.laws import Axis, Key, LawSpec, Metric
 from models.radiance.containers import GRANULE, KNOWN, PAGE, STATICS, Reads, layout
 from models.versions import Version
@@ -173,18 +173,21 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
         ledger("activation_arena", "activation arena"),
         ledger("step_staging", "step staging"),
         *([ledger("hardware_queues", "hardware queues")] if hardware_queues else []),
-        *([ledger("drift", "drift"), ledger("prefetch", "prefetch")] if of != "A" else []),
+        *([replace(ledger(name, name), prior=Interval(0, 1024 * MIB)) for name in ("drift", "prefetch")]
+          if of != "A" else []),
         ledger("static_weights", "static weights"),
         ledger("left_to_host", "left to the host"),
         FactSpec("settled_free", "B", "boot ledger, line `card N settled at X free`", "min"),
-        FactSpec("settle_floor", "B", "boot ledger, line `settled at ... against Y`", "max"),
+        FactSpec("settle_floor", "B", "boot ledger, line `settled at ... against Y`", "max",
+                 prior=Interval(0, 1024 * MIB)),
         FactSpec("pair_ceiling", "B", "settled free - settle floor + the pair of that boot (operator note 001)", "min"),
         FactSpec("boot_pair", "B", "boot ledger, rows vram_weights + vram_kv", "min"),
         FactSpec("expert_plane", "B",
                  "printed experts + host pool of a full host pool, or the container's layout" + _KNOWN, "max", least=1),
         FactSpec("expert_layer_max", "B", "the container's largest routed layer a rank" + _KNOWN, "max"),
         FactSpec("unit_max", "B", "the container's largest movable unit a rank" + _KNOWN, "max"),
-        FactSpec("spare", "B", "the planner's shadow slots and ring, in bytes a rank", "max"),
+        FactSpec("spare", "B", "the planner's shadow slots and ring, in bytes a rank", "max",
+                 prior=Interval(0, 1024 * MIB)),
         FactSpec("movable_units", "units", "boot ledger, line `heat engine: N movable units`" + _KNOWN, "max"),
         FactSpec("slot_stride", "B", "the container's mean movable unit a rank" + _KNOWN, "max", least=1),
         FactSpec("kv_page_fp8", "B", "boot ledger: page sizes of the paged KV groups, added up, fp8" + _KNOWN, "max",
@@ -204,6 +207,8 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
         FactSpec("ngram_table", "B", "boot ledger, line `placement: n-gram table`; 0B where it stays on disk"),
         FactSpec("outcome_seen", "", "the log's own failure line", cap=len(Outcome) - 1),
         FactSpec("ngram_size", "B", "the size of the container's n-gram table"),
+        FactSpec("pinned_other", "B", "pinned RAM beside the pool, the table and the cache; calibrate narrows it",
+                 prior=Interval(0, 8192 * MIB)),
     ]
     return {spec.name: spec for spec in specs}
 
@@ -374,11 +379,12 @@ def _pinned_terms(of: Family, version: Version, budget: _Budget) -> tuple[Named,
     terms = [row("host_pool", tp * Knob("host_pool_mib") * MIB), row("ngram_in_ram", ngram),
              row("prefix_cache", Knob("prefix_cache_host_mib") * MIB)]
     if of == "A":
-        terms.append(row("other_pinned", between(PINNED_RING, PINNED_OTHER)))
+        terms.append(row("other_pinned", Fact("pinned_other", between(PINNED_RING, PINNED_OTHER))))
     else:
         # a slot is one checkpoint on every rank; 111.98 MiB was printed for two, between these
         slot = between(tp * budget.checkpoint, tp * budget.stride)
-        terms += [row("other_pinned", PINNED_OTHER), row("checkpoints", Knob("checkpoint_slots") * slot)]
+        terms += [row("other_pinned", Fact("pinned_other", lift(PINNED_OTHER))),
+                  row("checkpoints", Knob("checkpoint_slots") * slot)]
     return tuple(terms)
 
 
