@@ -292,6 +292,26 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Stack:
+    """Where the memory of one place goes: ``parts`` in the order the engine spends it, which add up to ``total``.
+
+    The last part is what is left, below 0 where too much was asked for. ``cards`` counts the cards that each have such
+    a stack (a part or total that is a fact by itself is then read card by card); None for what there is once. It says
+    something only where ``when`` holds; one ``instead_of`` another says it where that one lacks facts.
+    """
+
+    name: str
+    title: str
+    unit: str
+    total: Expr
+    parts: tuple[tuple[str, Expr], ...]
+    source: str
+    cards: Expr | None = None
+    when: Cond = ALWAYS
+    instead_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineModel:
     """One engine version with one container, declared.
 
@@ -302,7 +322,7 @@ class EngineModel:
     arena takes, and so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot
     printed elsewhere (a block count says which pool it was carved from). ``grain`` is the least slack, in bytes,
     that another setting could use up: below it a constraint binds. ``words`` explain free memory to people: what
-    other tools show and why. ``laws`` say what measured speeds depend on.
+    other tools show and why. ``laws`` say what measured speeds depend on, ``stacks`` where memory goes.
     """
 
     name: str
@@ -327,6 +347,7 @@ class EngineModel:
     grain: int = 1
     words: Mapping[str, str] = field(default_factory=dict)
     laws: Mapping[Metric, LawSpec] = field(default_factory=dict)
+    stacks: tuple[Stack, ...] = ()
 
     def names(self) -> dict[str, str]:
         """Every name a user's file may call a knob by, in upper case, with the knob it means."""

@@ -22,6 +22,7 @@ from models.declare import (
     Phase,
     Require,
     Row,
+    Stack,
     row,
     seen_in_the_log,
 )
@@ -236,7 +237,8 @@ class _Memory:
         base = Agree("device_budget", (select(seen > _STEP, seen + boot, whole), whole))
         self.budget = row("device_budget", maximum(base - tower - reserve, 0))
         self.other = row("work", _work(checkpoint, self.early, self.tokens) + trunk)
-        self.need = row("device_need", asked * _POSITION + self.other)
+        self.wanted = asked * _POSITION
+        self.need = row("device_need", self.wanted + self.other)
         if self.early:
             engine_text = printed("1.5", GIB)
             # whether 1.97 GiB of vision can exceed the margin it is charged against, nobody has tested
@@ -305,7 +307,8 @@ class _Memory:
         self.pinned = pinned = select(Knob("flash_pin_trunk").equals(1), self.weights, 0)
         working = _working_memory(self.checkpoint, self.early, self.tokens, Knob("kv_slots"))
         trunk = Knob("prefill_keep_trunk") * KEEP_TRUNK if version >= (0, 15, 2) else lift(0)
-        return pinned + self.pool * _POSITION + working + trunk + _working_noise(self.checkpoint, self.early)
+        self.working = working + trunk + _working_noise(self.checkpoint, self.early)
+        return pinned + self.pool * _POSITION + self.working
 
     @staticmethod
     def entries(read: Callable[[str], Expr]) -> Expr:
@@ -396,12 +399,28 @@ def _laws() -> dict[Metric, LawSpec]:
     }
 
 
+def _stacks(m: _Memory, vision: Expr) -> tuple[Stack, ...]:
+    """Where the host's RAM goes, as measured; and what the fit check counts, which is another figure."""
+    total, left = Fact("mem_total"), m.budget - m.need - m.margin
+    held: tuple[tuple[str, Expr], ...] = (
+        ("weights", m.pinned), ("kv pool", m.pool * _POSITION), ("working memory", m.working),
+        ("prompt cache", m.cache), ("vision tower", vision))
+    return (
+        Stack("host", "RAM of the host", "B", total,
+              (*held, ("everything else: system, neighbours, free", total - m.locked - m.cache - vision)), _MEASURED),
+        Stack("fit", "What the fit check counts (it decides whether the pool is halved)", "B", m.budget,
+              (("pool asked for", m.wanted), ("working memory", m.other), ("margin", m.margin),
+               ("left in the budget", left)), _FIT if m.early else _FIT_LATER, when=m.runs),
+    )
+
+
 def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bool) -> EngineModel:
     """The model of one halogen version with one checkpoint; ``assumed`` when nobody named the checkpoint."""
     m = _Memory(version, checkpoint)
     # what the log adds up leaves the tower out (to 0.15.1) or its scratch
     unlisted = VISION if version < (0, 15, 2) else Interval(0, VISION.high - VISION.low)
-    held = row("held_total", m.locked + m.cache + Knob("vision_tower") * between(unlisted.low, unlisted.high))
+    vision = Knob("vision_tower") * between(unlisted.low, unlisted.high)
+    held = row("held_total", m.locked + m.cache + vision)
     # What is left cannot be derived from totals (it was 7 GiB off once): it is read from a log, and moved by
     # the difference the settings make.
     pins, pinned = Knob("flash_pin_trunk"), AsIs("flash_pin_trunk")
@@ -470,5 +489,6 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
                            "the firmware's carve-out for the iGPU.",
         },
         laws=_laws(),
+        stacks=_stacks(m, vision),
         constants={} if constant is None else {"resident_weights": constant},
     )

@@ -21,6 +21,7 @@ from models.declare import (
     Removed,
     Require,
     Row,
+    Stack,
     row,
     seen_in_the_log,
 )
@@ -255,6 +256,7 @@ class _Budget:
             # 1.1 to 1.2: nobody has seen these rows; the 1.8.1 formula names them
             absent = lift(0) if self._of == "B" else None
             fixed += [Fact("drift", absent), Fact("prefetch", absent)]
+        self.charges = tuple(fixed)
         self.before_pools = Fact("card_total") - total(fixed)
         if self._of == "C":
             self.weights_stated: Cond = NEVER
@@ -364,19 +366,26 @@ def _tables(read: Reads) -> Expr:
 
 def _pinned(of: Family, version: Version, budget: _Budget) -> Named:
     """Pinned RAM of all ranks (operator note 000; terms by version in facts 5)."""
+    return row("pinned_total", total(list(_pinned_terms(of, version, budget))))
+
+
+def _pinned_terms(of: Family, version: Version, budget: _Budget) -> tuple[Named, ...]:
+    """What is pinned, each under a name."""
     placement = Knob("ngram_placement")
     stated = select(placement.equals(0), Fact("ngram_table"), select(placement.equals(1), Fact("ngram_size"), 0))
     # before 1.0.9 the table was a mapped file, which the kernel can drop
     ngram = Fact("ngram_table", stated if version >= (1, 0, 9) else lift(0))
     tp = Knob("tp")
-    terms = [tp * Knob("host_pool_mib") * MIB, ngram, Knob("prefix_cache_host_mib") * MIB]
+    terms = [row("host_pool", tp * Knob("host_pool_mib") * MIB), row("ngram_in_ram", ngram),
+             row("prefix_cache", Knob("prefix_cache_host_mib") * MIB)]
     if of == "A":
-        terms.append(Fact("pinned_other", between(PINNED_RING, PINNED_OTHER)))
+        terms.append(row("other_pinned", Fact("pinned_other", between(PINNED_RING, PINNED_OTHER))))
     else:
         # a slot is one checkpoint on every rank; 111.98 MiB was printed for two, between these
         slot = between(tp * budget.checkpoint, tp * budget.stride)
-        terms += [Fact("pinned_other", lift(PINNED_OTHER)), Knob("checkpoint_slots") * slot]
-    return row("pinned_total", total(terms))
+        terms += [row("other_pinned", Fact("pinned_other", lift(PINNED_OTHER))),
+                  row("checkpoints", Knob("checkpoint_slots") * slot)]
+    return tuple(terms)
 
 
 def _requires(
@@ -542,6 +551,34 @@ def _laws(budget: _Budget) -> dict[Metric, LawSpec]:
     }
 
 
+def _stacks(of: Family, version: Version, b: _Budget, ceiling: Named, known: bool) -> tuple[Stack, ...]:
+    """Where a card's VRAM and the host's RAM go."""
+    def named(terms: tuple[Expr, ...]) -> tuple[tuple[str, Expr], ...]:
+        return tuple((term.name.replace("_", " "), term) for term in terms if isinstance(term, Named | Fact))
+
+    statics = Fact("static_weights")
+    pools: tuple[tuple[str, Expr], ...] = (
+        ("static weights", statics), ("experts", b.vram_weights - statics), ("kv cache", b.vram_kv))
+    staging = (("prefill staging", b.prefill_staging),) if of == "A" else ()
+    pinned = _pinned_terms(of, version, b)
+    rest = Fact("mem_total") - total(list(pinned))
+    found = [
+        Stack("card", "VRAM of a card", "B", Fact("card_total"),
+              (*named(b.charges), *pools, *staging, ("unclaimed", b.unclaimed - b.headroom)), _SOURCE, Knob("tp")),
+        Stack("host", "RAM of the host", "B", Fact("mem_total"),
+              (*named(pinned), ("everything else: system, neighbours, free", rest)), _PINNED),
+    ]
+    if of != "C":
+        likely = Fact("static_weights", between(STATICS.low, STATICS.high) if known else None)
+        inside = (("static weights", likely), ("experts", b.vram_weights - likely)) if known else (
+            ("weights and experts", b.vram_weights),)
+        found.insert(1, Stack(
+            "pair", "VRAM of a card, as far as its pair ceiling tells", "B", ceiling,
+            (*inside, ("kv cache", b.vram_kv), ("left under the ceiling", ceiling - b.pair)), _CEILING, Knob("tp"),
+            b.both_stated, instead_of="card"))
+    return tuple(found)
+
+
 def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineModel:
     """The model of one radiance version with one container on ``tp`` cards.
 
@@ -634,6 +671,7 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
                            "It does not show the KV cache's idle blocks, which are already lent to experts.",
         },
         laws=_laws(budget),
+        stacks=_stacks(of, version, budget, ceiling, known),
         arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens", "mm_max_patches",
                      "embedding_placement"),
     )
