@@ -491,7 +491,11 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
     tenth = GIB // 10
     noise = 4 * tenth if of.later and of.checkpoint == "v2" else tenth * 3 // 2
     weights = of.weights[1] + (84 * GIB // 100 if of.vision and of.trunk_known else 0)
-    must("held_within_ram", held + weights + noise, facts["mem_total"][0])
+    # what a boot's own total leaves out of the vision tower: all of it up to 0.15.1, its scratch since
+    unlisted = 0
+    if of.vision:
+        unlisted = printed_high(197, 100) - (printed_low(84, 100) if of.trunk_known else 0)
+    must("held_within_ram", held + weights + noise + unlisted, facts["mem_total"][0])
     if "mem_available" in facts:
         must("pin_floor", np.full_like(pool, weights + 16 * GIB), facts["mem_available"][0])
     if of.gtt and "gtt_total" in facts:
@@ -508,9 +512,8 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
         was = moving(of, *(np.array(of.boot[name]) for name in (
             "ctx", "kv_pool_positions", "max_tok", "kv_slots", "cache_entries")))
         low["host_left"] = facts["host_left"][0] + was - held
-    # what a boot's own total leaves out of the vision tower: all of it up to 0.15.1, its scratch since
-    unlisted = (printed_high(197, 100) if not of.trunk_known else printed_high(197, 100) - printed_low(84, 100))
-    return Tried(musts.holds, low, {"held": held + weights + noise + (unlisted if of.vision else 0)}, musts.short)
+        must("left_on_host", -low["host_left"], 0)
+    return Tried(musts.holds, low, {"held": held + weights + noise + unlisted}, musts.short)
 
 
 def moving(of: HalogenSite, ctx: Whole, pool: Whole, max_tok: Whole, slots: Whole, entries: Whole) -> Whole:

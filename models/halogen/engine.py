@@ -332,7 +332,9 @@ def _gtt_need(memory: _Memory, checkpoint: Checkpoint) -> Expr:
     return pool * POSITION + slots * SLOT_ESTIMATE + arena + between(-2 * _STEP, 2 * _STEP, 0)
 
 
-def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: Expr) -> tuple[Require, ...]:
+def _requires(
+    version: Version, checkpoint: Checkpoint, m: _Memory, held: Expr, host_left: Expr
+) -> tuple[Require, ...]:
     pool, ctx = Knob("kv_pool_positions"), Knob("ctx")
     boot = Phase.BOOT
     found = [
@@ -346,8 +348,12 @@ def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: E
         Require("device_ceiling", m.device, between(DEVICE_CEILING.low, DEVICE_CEILING.high), "B", boot,
                 Outcome.OUT_OF_MEMORY_AT_BOOT, "lower max_tok or kv_pool_positions",
                 "a failure at 39.7 GiB; vendor documents say 46 to 47", "believed"),
-        Require("held_within_ram", m.locked + m.cache, Fact("mem_total"), "B", boot,
+        Require("held_within_ram", held, Fact("mem_total"), "B", boot,
                 Outcome.OUT_OF_MEMORY_AT_BOOT, "lower kv_pool_positions, max_tok or cache_entries", _MEASURED,
+                "believed"),
+        # what the OS and neighbours hold is in no total of the engine's: only what a boot left tells of it
+        Require("left_on_host", lift(0), host_left, "B", boot, Outcome.OUT_OF_MEMORY_AT_BOOT,
+                "lower kv_pool_positions, max_tok, kv_slots or cache_entries, or free RAM that others hold", _MEASURED,
                 "believed"),
         Require("pin_floor", m.pinned + PIN_FLOOR, Fact("mem_available"), "B", boot, Outcome.REFUSED_AT_BOOT,
                 "free RAM before the start: 16 GiB of MemAvailable must be left at the last pin",
@@ -454,7 +460,7 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
         knobs=_knobs(version),
         facts=_facts(),
         rows={r.name: r for r in rows},
-        requires=_requires(version, checkpoint, m, host_left),
+        requires=_requires(version, checkpoint, m, held, host_left),
         goals={goal.name: goal for goal in goals},
         no_goals={"slab": "halogen keeps all weights in RAM and has no slab"},
         split=(("kv_pool_positions", ALWAYS),),
