@@ -222,7 +222,8 @@ class Require:
     a log showed of a past boot and which judges that boot alone; in a ``search``, where it only keeps a solver
     from values that buy nothing; or as one that companion values are ``moved`` to meet, so that it is judged but
     bounds no search. ``guards`` names knobs that it keeps from being lowered too far: an answer
-    that lowers one needs it decided. A matter of ``form`` (a multiple of 256) never counts as what binds.
+    that lowers one needs it decided. A matter of ``form`` (a multiple of 256) never counts as what binds. Where a
+    condition of ``instead`` holds, its text is the remedy; the first counts.
     """
 
     name: str
@@ -238,6 +239,7 @@ class Require:
     use: Literal["always", "evidence", "search", "moved"] = "always"
     guards: tuple[str, ...] = ()
     form: bool = False
+    instead: tuple[tuple[Cond, str], ...] = ()
     #: The condition as a whole; one object, so that other expressions can be written with it.
     holds: Cond = field(init=False, repr=False, compare=False)
 

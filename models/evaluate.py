@@ -55,7 +55,8 @@ class Quantity:
 class Checked:
     """One constraint, judged. ``verdict`` is None where ``missing`` facts leave it open.
 
-    ``low`` and ``high`` bound the slack in ``unit``; both None where it does not apply or is open.
+    ``low`` and ``high`` bound the slack in ``unit``; both None where it does not apply or is open. ``remedy`` is what
+    mends this shape.
     """
 
     require: Require
@@ -63,6 +64,7 @@ class Checked:
     applies: bool
     low: int | None
     high: int | None
+    remedy: str
     missing: frozenset[str] = frozenset()
     hard: bool = True
 
@@ -134,10 +136,11 @@ class Knobs(Mapping[str, Interval]):
 class Reader:
     """Reads a model's expressions for one shape: on intervals, and at the best-supported figures.
 
+    A knob of ``shape`` may be an interval: then the reading is of all shapes that it allows.
     What is written with a condition in ``assumed`` takes it for true.
     """
 
-    def __init__(self, model: EngineModel, given: Given, shape: Shape, assumed: Collection[Cond] = ()) -> None:
+    def __init__(self, model: EngineModel, given: Given, shape: BootKnobs, assumed: Collection[Cond] = ()) -> None:
         self._model, self._given, self._assumed = model, given, assumed
         self.knobs = Knobs(model, shape)
         as_is = Knobs(model, given.as_is)
@@ -214,19 +217,28 @@ class Reader:
         best = nominal.low if isinstance(nominal, Interval) else within.middle
         return min(max(best, within.low), within.high)
 
+    def remedy(self, require: Require) -> str:
+        """What mends ``require`` in this shape."""
+        return next((text for when, text in require.instead if self.condition(when) is True), require.remedy)
+
+    def remedy_of_all(self, require: Require) -> str:
+        """What mends ``require`` though all shapes read here were tried: nothing that helps in a part of them only."""
+        return next((text for when, text in require.instead if self.condition(when) in (True, None)), require.remedy)
+
     def check(self, require: Require) -> Checked:
         """``require`` judged for this shape."""
+        remedy = self.remedy(require)
         hard = require.phase is not Phase.QUALITY or require.name in self._given.limits
         past = require.use == "evidence" and not self._same  # it judges the boot that showed it, no other shape
         if past or self.condition(require.unless) is True:
-            return Checked(require, Verdict.FITS, False, None, None, hard=hard)
+            return Checked(require, Verdict.FITS, False, None, None, remedy, hard=hard)
         truth = self.condition(require.holds)
         slack = self.number(require.slack)
         if isinstance(truth, Missing):
-            return Checked(require, None, True, None, None, truth.names, hard)
+            return Checked(require, None, True, None, None, remedy, truth.names, hard)
         low, high = (None, None) if isinstance(slack, Missing) else (slack.low, slack.high)
         verdict = {True: Verdict.FITS, None: Verdict.KNIFE_EDGE, False: Verdict.DOES_NOT_FIT}[truth]
-        return Checked(require, verdict, True, low, high, hard=hard)
+        return Checked(require, verdict, True, low, high, remedy, hard=hard)
 
 
 def evaluate(model: EngineModel, given: Given, shape: Shape, reader: Reader | None = None) -> Evaluation:

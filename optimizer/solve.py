@@ -353,6 +353,14 @@ def judged_requires(question: Question) -> Iterator[Require]:
             yield require
 
 
+def remedy_of(question: Question, require: Require) -> str:
+    """What mends ``require`` where no shape of ``question`` meets it: its free knobs were tried at all their values."""
+    if not require.instead:
+        return require.remedy
+    tried = question.base | {name: Interval(low, high) for name, (low, high) in question.free.items()}
+    return Reader(question.site.model, question.site.given, tried).remedy_of_all(require)
+
+
 def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     """The best shapes, rank by rank, each at least an operator's step from the ones before.
 
@@ -746,7 +754,7 @@ def _possible(question: Question, kept: Sequence[Require | Bound], held: Sequenc
 
 def _conflict(question: Question, member: Require | Bound | str) -> Conflict:
     if isinstance(member, Require):
-        return Conflict(member.name, member.source, member.remedy)
+        return Conflict(member.name, member.source, remedy_of(question, member))
     if isinstance(member, Bound):
         source = member.why or f"--{member.sense.replace(' ', '-')}"
         return Conflict(member.label, source, member.remedy)

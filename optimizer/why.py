@@ -29,6 +29,7 @@ from optimizer.solve import (
     Ranked,
     companions_of,
     hard_requires,
+    remedy_of,
     solve,
     what_binds,
 )
@@ -147,8 +148,8 @@ class _Open(Exception):
 def members_of(question: Question) -> list[Member]:
     """Everything that may have to give, in the order: constraints, bounds, given values."""
     model = question.site.model
-    found = [Member(require.name, require.source, require.remedy, require.unit, STEPS.get(require.unit, 1), require)
-             for require in hard_requires(question)]
+    found = [Member(require.name, require.source, remedy_of(question, require), require.unit,
+                    STEPS.get(require.unit, 1), require) for require in hard_requires(question)]
     for bound in {bound.label: bound for bound in question.bounds}.values():
         source = bound.why or f"--{bound.sense.replace(' ', '-')}"
         if bound.expr is None and bound.name in model.knobs:

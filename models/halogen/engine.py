@@ -189,7 +189,8 @@ def _knobs(version: Version) -> dict[str, KnobSpec]:
 def _facts() -> dict[str, FactSpec]:
     specs = [
         FactSpec("mem_total", "B", "grep MemTotal /proc/meminfo, or log line `kv pool: host RAM N GiB`"),
-        FactSpec("mem_available", "B", "log line `MemAvailable now X GiB`, before the server starts"),
+        FactSpec("mem_available", "B", "log line `MemAvailable now X GiB`, or grep MemAvailable /proc/meminfo, before "
+                 "the server starts: while it runs the figure is another"),
         FactSpec("resident_weights", "B",
                  "log line `less W resident weights`, or set HALOGEN_CHECKPOINT (or --fact checkpoint=NAME: "
                  "w4b, v2, ht43)"),
@@ -357,7 +358,12 @@ def _requires(
                 "believed"),
         Require("pin_floor", m.pinned + PIN_FLOOR, Fact("mem_available"), "B", boot, Outcome.REFUSED_AT_BOOT,
                 "free RAM before the start: 16 GiB of MemAvailable must be left at the last pin",
-                "a printed refusal", "believed", unless=Knob("flash_pin_trunk").equals(0)),
+                "a printed refusal", "believed", unless=Knob("flash_pin_trunk").equals(0),
+                # a log that says what was left is of a server that had room to pin
+                instead=((Fact("host_left", lift(-1)) >= 0,
+                          "read mem_available before the server starts: the log here is of one that did start, and "
+                          "while it runs MemAvailable shows what is left and its locked weights, not what a start has; "
+                          "if it was read before, free RAM: 16 GiB of it must be left at the last pin"),)),
         Require("sessions_held", Fact("sessions", lift(1)) * ctx, m.pool, "positions", Phase.RUN_TIME,
                 Outcome.PREEMPTS, "raise kv_pool_positions: a request that finds no span waits",
                 "vendor documents: a request reserves prompt + max_tokens"),

@@ -390,11 +390,17 @@ def _requires(
     full = b.fixed + sessions * b.blocks_each * b.page
     capped = b.at_cap & (sessions <= Knob("max_num_seqs"))
     funding = "lower max_num_seqs or max_model_len, use fp8, or give the cache more"
-    more = {
-        "A": "raise vram_kv_mib (or lower expert_vs_cache_ratio), or ask for fewer or shorter sequences",
-        "B": "raise host_pool_mib, or ask for fewer or shorter sequences",
-        "C": "raise host_pool_mib, or ask for fewer or shorter sequences",
-    }[of]
+    fewer = "ask for fewer or shorter sequences"
+    more = "raise vram_kv_mib (or lower expert_vs_cache_ratio), or " + fewer
+    instead: tuple[tuple[Cond, str], ...] = ()
+    opens: tuple[tuple[Cond, str], ...] = ()
+    if of != "A":
+        more = "raise host_pool_mib, or " + fewer
+        held = "the host pool holds the whole expert plane, and more of it buys nothing: "
+        past = ~b.weights_stated & ~b.kv_stated & (b.floor <= 0)
+        instead = ((b.kv_stated, "raise vram_kv_mib, or " + fewer),
+                   (b.weights_stated, "lower vram_weights_mib, or " + fewer), (past, held + fewer))
+        opens = ((past, "the pool must hold its state and one block; " + held + fewer),)
     # the serve script raises the limit to its target before the engine starts
     target = Knob("ttm_target_mib") * MIB
     ttm_limit = select(target >= 1, maximum(target, Fact("ttm_limit", lift(0))), Fact("ttm_limit"))
@@ -410,11 +416,11 @@ def _requires(
                 "keep max_num_batched_tokens, or read the ledger of a boot with the new value: the arena grows with it",
                 "boot ledger, row `activation arena`", "believed"),
         Require("kv_pool_opens", b.fixed + b.page, b.vram_kv, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
-                "the pool must hold its state and one block: " + funding, _KV),
+                "the pool must hold its state and one block: " + funding, _KV, instead=opens),
         Require("one_full_request", b.fixed + b.blocks_each * b.page, b.vram_kv, "B", Phase.REQUEST,
-                Outcome.REJECTS_LONG_REQUESTS, more, _KV, unless=capped),
+                Outcome.REJECTS_LONG_REQUESTS, more, _KV, unless=capped, instead=instead),
         Require("pool_contract", full, b.vram_kv, "B", Phase.RUN_TIME, Outcome.PREEMPTS, more,
-                "engine source 1.0.x (KV manager); operator notes 001, 003", unless=capped),
+                "engine source 1.0.x (KV manager); operator notes 001, 003", unless=capped, instead=instead),
         Require("lossy_wire_rows", Knob("max_num_seqs") * (1 + Knob("num_speculative_tokens")),
                 lift(LOSSY_WIRE_ROWS), "rows", Phase.QUALITY, Outcome.SERVES,
                 "fewer sequences or drafts, or tp_wire=exact", "operator note 001",
