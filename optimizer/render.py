@@ -316,6 +316,14 @@ def _bound_by(console: Any, document: Mapping[str, Any]) -> None:
     gives = _objective(best["objective"]).replace("\n", ", ")
     console.print(f"\n[bold]The best[/]{proven}: {_safe(gives)}")
     console.print(f"  {_safe(_changes(best['changes']).replace(chr(10), ', '))}")
+    held = document["held_back"]
+    if held:
+        unit = best["objective"]["unit"]
+        _list(console, "What binds: a held knob, which nobody opened", (
+            f"{item['knob']}={_knob(item['value'])}: with --free {item['knob']} {_better(item['best']['gain'], unit)}, "
+            f"then {_changes(item['best']['changes']).replace(chr(10), ', ')}" for item in held))
+        _list(console, "Before you take one", dict.fromkeys(text for item in held for text in item["best"]["notes"]))
+        return
     _list(console, "What binds", document["binding"] or ["nothing"])
     if after is None:
         console.print("\nNothing of this can give way.")

@@ -195,7 +195,7 @@ def ask(
     names = [name for name in dict.fromkeys(opened) if name not in fixed]
     if reader.condition(target.shifts_when) is not True or set(target.shifts_while_held) & set(names):
         target = replace(target, shifts=frozenset())
-    ranges = {name: _range(model.knobs[name], reader, base, name) for name in names}
+    ranges = {name: range_of(model.knobs[name], reader, base, name) for name in names}
     held = tuple(name for name, spec in model.knobs.items()
                  if name not in names and not spec.inert and name in reader.knobs)
     for name in names:  # a free knob starts from its value as it is, stated or not
@@ -292,7 +292,8 @@ def ask_in_order(
     raise AssertionError("the last goal returns")
 
 
-def _range(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -> tuple[int, int]:
+def range_of(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -> tuple[int, int]:
+    """The bounds in which ``name`` may move when it is free. Raises MissingFacts where its value is not known."""
     if name not in reader.knobs:
         raise MissingFacts([{"name": name, "unit": spec.unit, "how": f"set {name} in the config"}])
     low, high = spec.domain()
@@ -413,7 +414,7 @@ def what_binds(answer: Answer, ranked: Ranked, *, seconds: float = SECONDS) -> t
     """
     if ranked.binding or ranked.rank != 1:
         return ranked.binding
-    return forbids(answer.question, _better(answer.question, ranked), seconds=seconds)
+    return forbids(answer.question, better_than(answer.question, ranked), seconds=seconds)
 
 
 def forbids(question: Question, wanted: Cond, *, seconds: float = SECONDS) -> tuple[str, ...]:
@@ -421,7 +422,23 @@ def forbids(question: Question, wanted: Cond, *, seconds: float = SECONDS) -> tu
     return tuple(item.name for item in _shrink(question, list(hard_requires(question)), seconds, wanted))
 
 
-def _better(question: Question, best: Ranked) -> Cond:
+def allows(question: Question, wanted: Cond, *, seconds: float = SECONDS) -> bool:
+    """Whether some shape that answers ``question`` meets ``wanted`` too; what is left undecided counts as possible.
+
+    Raises MissingFacts where a bound or ``wanted`` needs facts that nobody gave.
+    """
+    from optimizer.lower import Lacking, Stages
+
+    lowering = lowered(question, question.free, list(hard_requires(question)), question.bounds)
+    lowering.zeroed = question.goal.shifts
+    try:
+        lowering.demand(wanted)
+    except Lacking as error:
+        raise MissingFacts(how_to_get(question.site.model, sorted(error.names))) from None
+    return Stages(lowering, seconds).possible({})
+
+
+def better_than(question: Question, best: Ranked) -> Cond:
     """That the goal is reached better than by ``best``."""
     goal = question.goal
     if goal.sense == "max":

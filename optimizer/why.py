@@ -27,8 +27,11 @@ from optimizer.solve import (
     OutOfTime,
     Question,
     Ranked,
+    allows,
+    better_than,
     companions_of,
     hard_requires,
+    range_of,
     remedy_of,
     solve,
     what_binds,
@@ -139,6 +142,20 @@ class NextBound:
     then: tuple[str, ...]
     slack: dict[str, tuple[int, str, int]]
     lacking: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A knob that nobody opened and that alone keeps the goal where it is: what is best if it may move.
+
+    ``value`` is where it is held; ``gain`` how much better ``best`` is, in the goal's own count.
+    """
+
+    knob: str
+    value: int
+    best: Ranked
+    answer: Answer
+    gain: int
 
 
 class _Open(Exception):
@@ -499,6 +516,46 @@ def next_bound(answer: Answer, *, seconds: float = SECONDS) -> NextBound | None:
             if isinstance(left, Interval):
                 slack[name] = (left.low, member.unit, member.scale)
     return NextBound(binding, names, best, after, gain, then, slack)
+
+
+def held_back(answer: Answer, *, seconds: float = SECONDS) -> tuple[HeldBack, ...]:
+    """Where nothing forbids more than rank 1 of ``answer`` gives: each held knob that allows more when it alone may
+    move too, the one that gives most first.
+
+    A knob that lacks facts to be moved, or of which that is not found in time, is left out; so is a goal on speed,
+    whose laws are encoded for the knobs that move.
+    """
+    question = answer.question
+    if not answer.shapes or question.speeds:
+        return ()
+    first, until = answer.shapes[0], time.monotonic() + seconds
+    found: list[HeldBack] = []
+    for name in question.held:
+        left = until - time.monotonic()
+        spec = question.site.model.knobs[name]
+        if left <= 0:
+            break
+        if name in question.given or name == "tp" or spec.kind == "text":
+            continue
+        with suppress(MissingFacts, OutOfTime):
+            opened = _opening(question, name)
+            if not allows(opened, better_than(question, first), seconds=left):
+                continue
+            after = solve(opened, seconds=left)
+            if after.shapes and (gain := _worth(question, after.shapes[0]) - _worth(question, first)) > 0:
+                found.append(HeldBack(name, opened.base[name], after.shapes[0], after, gain))
+    return tuple(sorted(found, key=lambda item: -item.gain))
+
+
+def _opening(question: Question, name: str) -> Question:
+    """The question as it is with ``--free name`` besides."""
+    site = question.site
+    reader = Reader(site.model, site.given, question.base)
+    ends = range_of(site.model.knobs[name], reader, question.base, name)
+    goal = replace(question.goal, shifts=frozenset()) if name in question.goal.shifts_while_held else question.goal
+    return replace(question, goal=goal, top=1, free=question.free | {name: ends},
+                   base={name: reader.knobs[name].middle} | question.base,
+                   held=tuple(other for other in question.held if other != name))
 
 
 def _worth(question: Question, ranked: Ranked) -> int:
