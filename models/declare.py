@@ -204,7 +204,10 @@ class FactSpec:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One named quantity. ``discrete`` values have no middle: only the interval matters where it is not exact."""
+    """One named quantity.
+
+    ``discrete`` values have no middle: only the interval matters where it is not exact, and of what depends on it.
+    """
 
     name: str
     expr: Named

@@ -37,8 +37,8 @@ class Given:
 class Quantity:
     """A named row: ``value`` is the best-supported figure within ``low`` to ``high``.
 
-    ``value`` is None where only the interval matters. ``predicted`` is the interval before a printed row
-    narrowed it, None where none did.
+    ``value`` is None where only the interval matters, of the row itself or of one that it depends on. ``predicted`` is
+    the interval before a printed row narrowed it, None where none did.
     """
 
     name: str
@@ -208,9 +208,26 @@ class Reader:
         if row.name in self._narrowing:
             plain = self._plain.number(row.expr)
             predicted = plain if isinstance(plain, Interval) else None
-        hidden = row.discrete and not value.exact
+        hidden = not value.exact and (row.discrete or self._hangs(row.expr))
         return Quantity(row.name, None if hidden else best, value.low, value.high, row.unit, row.source,
                         row.basis, predicted)
+
+    def _hangs(self, node: Expr) -> bool:
+        """Whether ``node`` depends on a row that has no middle and is not decided here: then neither has it."""
+        return any(first.number(node) != last.number(node) for first, last in self._undecided)
+
+    @cached_property
+    def _undecided(self) -> list[tuple[Walk[Value, Truth], Walk[Value, Truth]]]:
+        # for each such row two readings, in which it has its least and its greatest value
+        found = []
+        for row in self._model.rows.values():
+            value = self.number(row.expr) if row.discrete else None
+            if isinstance(value, Interval) and not value.exact:
+                ends = [self._narrowing | {row.name: point(end)} for end in (value.low, value.high)]
+                first, last = (self._reading(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"],
+                                                         facts=self._given.facts, printed=end)) for end in ends)
+                found.append((first, last))
+        return found
 
     def _best(self, row: Row, within: Interval) -> int:
         nominal = self._nominal.number(row.expr)

@@ -668,8 +668,9 @@ def show_free(document: dict[str, Any]) -> None:
         over = amount(-own["high"], own["unit"])
         console.print(f"\n{document['free_means']}: [bold]none[/]; it is {over} short ({_safe(own['source'])})")
     else:
-        console.print(f"\n{document['free_means']}: [bold]{amount(own['value'], own['unit'])}[/] "
-                      f"({_range(own)}; {_safe(own['source'])})")
+        ends = _range(own)
+        best = f"{amount(own['value'], own['unit'])}[/] ({ends}" if own["value"] is not None else f"between[/] ({ends}"
+        console.print(f"\n{document['free_means']}: [bold]{best}; {_safe(own['source'])})")
     console.print(_safe(document["other_tools"]))
     console.print("\n[bold]What it buys[/], each by itself")
     table = _table("goal", ("gives", "right"), "set", "what else moves", "what binds")

@@ -362,6 +362,19 @@ def test_more_than_the_host_has_left_runs_out_of_memory(shape: dict[str, int], l
     assert evaluate(without.model, without.given, without.knobs | shape).constraint("left_on_host").verdict is None
 
 
+def test_what_hangs_on_an_undecided_pool_has_no_middle() -> None:
+    # reserve 17 is the knife edge: 524,288 positions or 262,144, and nothing between
+    made = site(W4B, container="w4b", knobs=NOTE_004, facts=HOST | {"host_left": "7.1GiB"})
+    found = evaluate(made.model, made.given, made.knobs | {"host_reserve_gib": 17_000}).quantities
+    hanging = {"pool_positions", "device_held", "locked_total", "held_total", "host_left"}
+    assert {name for name, row in found.items() if row.value is None} == hanging
+    assert (found["host_left"].low, found["host_left"].high) == (size("7.1GiB").low,
+                                                                 size("7.1GiB").high + 262_144 * 29_500)
+    for decided in (15_000, 18_000):
+        rows = evaluate(made.model, made.given, made.knobs | {"host_reserve_gib": decided}).quantities
+        assert all(row.value is not None for row in rows.values())
+
+
 def test_the_vision_tower_is_held_too() -> None:
     found = judged(W4B, NOTE_004, HOST)
     held, slack = found.quantities["held_total"], found.constraint("held_within_ram")
