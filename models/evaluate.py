@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from models.declare import Basis, EngineModel, FactSpec, Outcome, Phase, Require, Row, Verdict
+from models.difference import Difference
 from models.expr import Cond, Expr, Missing, OnIntervals, OnNominal, Truth, Value, Walk
 from models.interval import Interval, point
 
@@ -38,7 +39,8 @@ class Quantity:
     """A named row: ``value`` is the best-supported figure within ``low`` to ``high``.
 
     ``value`` is None where only the interval matters, of the row itself or of one that it depends on. ``predicted`` is
-    the interval before a printed row narrowed it, None where none did.
+    the interval before a printed row narrowed it, of this shape or moved from the one that printed it; None where none
+    did.
     """
 
     name: str
@@ -203,14 +205,38 @@ class Reader:
         value = self._walk.number(row.expr)
         if isinstance(value, Missing):
             return value.names
-        best = value.low if value.exact else self._best(row, value)
         predicted = None
         if row.name in self._narrowing:
             plain = self._plain.number(row.expr)
             predicted = plain if isinstance(plain, Interval) else None
+        moved = self._moved(row.expr)
+        meet = None if moved is None else value.meet(moved)
+        if meet is not None and meet != value:
+            value, predicted = meet, value
+        best = value.low if value.exact else self._best(row, value)
         hidden = not value.exact and (row.discrete or self._hangs(row.expr))
         return Quantity(row.name, None if hidden else best, value.low, value.high, row.unit, row.source,
                         row.basis, predicted)
+
+    def _moved(self, node: Expr) -> Interval | None:
+        """What a ledger of another shape tells of ``node``: what it narrowed there, moved by the difference."""
+        if self._boot is None:
+            return None
+        boot, difference = self._boot
+        was = boot.number(node)
+        if not isinstance(was, Interval) or was == boot.plain(node):
+            return None
+        by = difference.number(node)
+        return was + by if isinstance(by, Interval) else None
+
+    @cached_property
+    def _boot(self) -> tuple[Reader, Difference] | None:
+        """The shape that the ledger is of, and how this one differs; None where it is the same, or there is no ledger.
+        """
+        if self._same or not self._given.printed:
+            return None
+        boot = Reader(self._model, self._given, self._given.as_is)
+        return boot, Difference(boot._walk, self._walk, (boot.knobs, self.knobs), self._given.facts.keys())
 
     def _hangs(self, node: Expr) -> bool:
         """Whether ``node`` depends on a row that has no middle and is not decided here: then neither has it."""

@@ -109,7 +109,7 @@ def _resident(checkpoint: Checkpoint, early: bool) -> tuple[Interval, Basis, str
 
 def _work(checkpoint: Checkpoint, early: bool, tokens: Expr) -> Expr:
     """What the fit counts beside the pool, bytes: a fixed part, and one that grows with the tokens of a step."""
-    noise = between(-_STEP, _STEP, 0)
+    noise = between(-_STEP, _STEP, 0, per=(tokens,))
 
     def line(fixed: int, slope: int) -> Expr:  # tenths of a GiB, the second for 16,384 tokens
         start, growth = lift(fixed * GIB // 10) + noise, lift(slope * GIB // 100)
@@ -135,15 +135,17 @@ def _working_memory(checkpoint: Checkpoint, early: bool, tokens: Expr, slots: Ex
     return _tenths(95, 15, 16_384, tokens) + by_slot
 
 
-def _working_noise(checkpoint: Checkpoint, early: bool) -> Expr:
+def _working_noise(checkpoint: Checkpoint, early: bool, tokens: Expr, slots: Expr) -> Expr:
+    """What the working memory may be off by: for the same tokens and slots the same at every start of a host."""
     tenth = GIB // 10
+    low, high = -(tenth * 3 // 2), tenth * 3 // 2
     if not early and checkpoint == "v2":
-        return between(-tenth, 4 * tenth, 0)  # 7.8 and 8.1 GiB were both printed for one slot
-    if checkpoint == "gguf":
-        return between(-2 * tenth, 4 * tenth, 0)
-    if checkpoint in ("ht43", ""):
-        return between(-5 * GIB, tenth, 0)  # nobody has measured it; no more than w4b's
-    return between(-(tenth * 3 // 2), tenth * 3 // 2, 0)
+        low, high = -tenth, 4 * tenth  # 7.8 and 8.1 GiB were both printed for one slot
+    elif checkpoint == "gguf":
+        low, high = -2 * tenth, 4 * tenth
+    elif checkpoint in ("ht43", ""):
+        low, high = -5 * GIB, tenth  # nobody has measured it; no more than w4b's
+    return between(low, high, 0, per=(tokens, slots))
 
 
 def _knobs(version: Version) -> dict[str, KnobSpec]:
@@ -306,7 +308,8 @@ class _Memory:
         self.pinned = pinned = select(Knob("flash_pin_trunk").equals(1), self.weights, 0)
         working = _working_memory(self.checkpoint, self.early, self.tokens, Knob("kv_slots"))
         trunk = Knob("prefill_keep_trunk") * KEEP_TRUNK if version >= (0, 15, 2) else lift(0)
-        return pinned + self.pool * _POSITION + working + trunk + _working_noise(self.checkpoint, self.early)
+        noise = _working_noise(self.checkpoint, self.early, self.tokens, Knob("kv_slots"))
+        return pinned + self.pool * _POSITION + working + trunk + noise
 
     @staticmethod
     def entries(read: Callable[[str], Expr]) -> Expr:

@@ -143,7 +143,7 @@ def _automatic_slots() -> Expr:
     # kept = 1 + floor(log2(length / interval)), counted by its powers of two; one more is believed possible
     length, interval = Knob("max_model_len"), Knob("checkpoint_interval")
     kept = total([select(length >= interval * (1 << k), 1, 0) for k in range(12)])
-    return Knob("max_num_seqs") * (kept + between(0, 1))
+    return Knob("max_num_seqs") * (kept + between(0, 1, per=(length, interval)))
 
 
 def _removed(of: Family) -> tuple[Removed, ...]:
@@ -352,7 +352,7 @@ class _Budget:
         self.tokens = row("kv_tokens", self.blocks * self.block)
         resident = maximum(self.vram_weights - Fact("static_weights"), 0)
         # units come in two sizes; which of them are resident shifts the mean by some tens of slots
-        slots = resident // Fact("slot_stride") + between(-SHADOW_SLOTS, SHADOW_SLOTS)
+        slots = resident // Fact("slot_stride") + between(-SHADOW_SLOTS, SHADOW_SLOTS, per=(resident,))
         self.slots = row("slab_slots", minimum(maximum(slots, 0), Fact("movable_units") + SHADOW_SLOTS))
 
 
