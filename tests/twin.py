@@ -75,10 +75,10 @@ def kv_pool(*, seqs: int, length: int, fp8: bool, spec: int, slots: int, in_pool
     return Pool(fixed, sum(paged), ceiling, state, checkpoint, stride)
 
 
-def block_tables(seqs: int, length: int) -> int:
+def block_tables(seqs: int, length: int, carved: int = 3) -> int:
     """Bytes of a step's block tables: each of two paged groups, carved three times, every array on 256 bytes."""
     one = up(4 * seqs * (-(-length // 4) + 1), 256)
-    return 3 * (one + one)
+    return carved * (one + one)
 
 
 # --- the resolver of 1.0.x (facts 1) ------------------------------------------------------------------------------
@@ -329,14 +329,19 @@ def try_radiance(of: RadianceSite, knobs: dict[str, Whole]) -> Tried:
     # the budget
     budgeted = "card_total" in facts
     if budgeted:
-        tables = np.array([block_tables(int(s), int(n)) for s, n in zip(seqs.flat, length.flat, strict=True)])
-        tables = tables.reshape(seqs.shape) - block_tables(of.boot["max_num_seqs"], of.boot["max_model_len"])
-        charges = ["already_held", "activation_arena", "step_staging"]
+        boot = of.boot["max_num_seqs"], of.boot["max_model_len"]
+        shapes = [(int(s), int(n)) for s, n in zip(seqs.flat, length.flat, strict=True)]
+        more = np.array([block_tables(*shape) for shape in shapes]).reshape(seqs.shape) - block_tables(*boot)
+        # three carvings were printed from 1.0.9 on, before it may be one: the row holds them, unless stated below
+        carved = 3 if "hardware_queues" in facts else 1
+        own = np.array([block_tables(*shape, carved) for shape in shapes]).reshape(seqs.shape)
+        staging_low, staging_high = (np.maximum(end + more, np.minimum(end, own)) for end in facts["step_staging"])
+        charges = ["already_held", "activation_arena"]
         charges += [name for name in ("hardware_queues", "drift", "prefetch") if name in facts]
         least = facts["card_total"][0] - sum(facts[name][1] for name in charges)
         most = facts["card_total"][1] - sum(facts[name][0] for name in charges)
-        claim_low = least - headroom - tables - weights - kv
-        claim_high = most - headroom - tables - weights - kv
+        claim_low = least - headroom - staging_high - weights - kv
+        claim_high = most - headroom - staging_low - weights - kv
         must("claimable_covers", 0, claim_low)
         low["claimable"], high["claimable"] = claim_low, claim_high
         statics_low, statics_high = facts["static_weights"]
