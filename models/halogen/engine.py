@@ -485,5 +485,11 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
                            "the firmware's carve-out for the iGPU.",
         },
         laws=_laws(),
+        prints=(
+            ("pool_positions", ALWAYS),
+            # the memory lines are there since 0.5.3; the sizing lines (`kv pool:`) only where the fit check runs
+            *((name, ALWAYS) for name in ("host_left", "locked_total") if version >= (0, 5, 3)),
+            ("device_need", m.runs), ("device_budget", m.runs),
+        ),
         constants={} if constant is None else {"resident_weights": constant},
     )

@@ -25,6 +25,7 @@ from models.declare import (
     seen_in_the_log,
 )
 from models.expr import (
+    ALWAYS,
     NEVER,
     AsIs,
     Cond,
@@ -554,6 +555,18 @@ def _laws(budget: _Budget) -> dict[Metric, LawSpec]:
     }
 
 
+def _prints(of: Family, b: _Budget) -> tuple[tuple[str, Cond], ...]:
+    # of a stated pool nothing is shared out; from 1.1 on only the rows that notes name are known to be printed
+    split = (("experts", ~b.weights_stated), ("kv_cache", ~b.kv_stated), ("elastic", ~b.both_stated))
+    if of != "A":
+        slots = (("slab_slots", ALWAYS),) if of == "B" else ()
+        return (("vram_kv", ALWAYS), ("kv_tokens", ALWAYS), ("vram_weights", ALWAYS), *slots, *split,
+                ("claimable", ALWAYS))
+    return (("vram_kv", ALWAYS), ("kv_blocks", ALWAYS), ("kv_tokens", ALWAYS), ("vram_weights", ALWAYS),
+            ("slab_slots", ALWAYS), *split, ("prefill_staging", b.prefill_staging >= 1), ("claimable", ALWAYS),
+            ("unclaimed", ALWAYS))
+
+
 def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineModel:
     """The model of one radiance version with one container on ``tp`` cards.
 
@@ -649,6 +662,7 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
                            "It does not show the KV cache's idle blocks, which are already lent to experts.",
         },
         laws=_laws(budget),
+        prints=_prints(of, budget),
         arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens", "mm_max_patches",
                      "embedding_placement"),
     )
