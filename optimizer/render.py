@@ -46,7 +46,8 @@ def amount(value: int | float | None, unit: str, *, whole: bool = True) -> str:
     if value is None:
         return "?"
     if unit != "B":
-        return f"{figure(value) if isinstance(value, float) else f'{value:,}'} {unit}".rstrip()
+        shown = figure(value) if isinstance(value, float) else f"{value:,}"
+        return f"{shown} {_singular(unit) if shown in ('1', '-1') else unit}".rstrip()
     sign, size = ("-" if value < 0 else ""), abs(int(value))
     if whole and size and size % MIB == 0:
         return f"{sign}{size // MIB:,} MiB"
@@ -54,6 +55,14 @@ def amount(value: int | float | None, unit: str, *, whole: bool = True) -> str:
         if size >= step:
             return f"{sign}{size / step:,.2f} {name}"
     return f"{sign}{size} B"
+
+
+def _singular(unit: str) -> str:
+    """The unit of one: sessions become a session; what is no plural (MiB, t/s, s) stays."""
+    for many, one in (("ies", "y"), ("ches", "ch"), ("s", "")):
+        if unit.endswith(many) and len(unit) > len(many) and "/" not in unit:
+            return unit.removesuffix(many) + one
+    return unit
 
 
 def figure(value: float) -> str:
@@ -355,7 +364,7 @@ def _percent(share: float) -> str:
 
 
 def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    return amount(number, f"{word}s")
 
 
 def _rate(rate: float) -> str:
