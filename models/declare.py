@@ -296,9 +296,9 @@ class Note:
     when: Cond = ALWAYS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EngineModel:
-    """One engine version with one container, declared.
+    """One engine version with one container, declared; equal to itself alone.
 
     ``split`` names the knobs that share the memory out: they move in every solve. ``constants`` are facts the
     known container brings, each with its basis and source. ``needs`` are sets of constraints, with the condition

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from models.declare import Basis, EngineModel, FactSpec, Outcome, Phase, Require, Row, Verdict
 from models.difference import Difference
@@ -19,9 +19,9 @@ Shape = Mapping[str, int]
 BootKnobs = Mapping[str, int | Interval]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """What a model is asked about, beside the shape.
+    """What a model is asked about, beside the shape; equal to itself alone.
 
     ``as_is`` are the stated knobs of the boot that the facts are from, ``facts`` the given figures in base units
     (bytes, tokens, counts), ``printed`` what a ledger of the as-is shape printed for named rows, ``limits`` the quality
@@ -235,7 +235,7 @@ class Reader:
         """
         if self._same or not self._given.printed:
             return None
-        boot = Reader(self._model, self._given, self._given.as_is)
+        boot = _boot_of(self._model, self._given)
         return boot, Difference(boot._walk, self._walk, (boot.knobs, self.knobs), self._given.facts.keys())
 
     def _hangs(self, node: Expr) -> bool:
@@ -282,6 +282,12 @@ class Reader:
         low, high = (None, None) if isinstance(slack, Missing) else (slack.low, slack.high)
         verdict = {True: Verdict.FITS, None: Verdict.KNIFE_EDGE, False: Verdict.DOES_NOT_FIT}[truth]
         return Checked(require, verdict, True, low, high, remedy, hard=hard)
+
+
+@lru_cache(maxsize=8)
+def _boot_of(model: EngineModel, given: Given) -> Reader:
+    """The reading of the boot that the facts are from: every shape that is compared with it shares it."""
+    return Reader(model, given, given.as_is)
 
 
 def evaluate(model: EngineModel, given: Given, shape: Shape, reader: Reader | None = None) -> Evaluation:
