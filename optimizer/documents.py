@@ -199,8 +199,9 @@ def _reached_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
 
 def _held_back_json(answer: Answer, item: HeldBack) -> dict[str, Any]:
     spec = answer.question.site.model.knobs[item.knob]
-    return {"knob": item.knob, "value": spec.show(item.value), "best": _reached_json(item.answer, item.best) | {
-        "gain": unscaled(item.gain, answer.question.goal.scale), "notes": list(item.best.notes)}}
+    best = None if item.best is None else _reached_json(item.answer, item.best) | {
+        "gain": unscaled(item.gain, answer.question.goal.scale), "proven": item.proven, "notes": list(item.best.notes)}
+    return {"knob": item.knob, "value": spec.show(item.value), "best": best}
 
 
 def _next_json(found: NextBound) -> dict[str, Any] | None:

@@ -327,11 +327,10 @@ def _bound_by(console: Any, document: Mapping[str, Any]) -> None:
     console.print(f"  {_safe(_changes(best['changes']).replace(chr(10), ', '))}")
     held = document["held_back"]
     if held:
-        unit = best["objective"]["unit"]
-        _list(console, "What binds: a held knob, which nobody opened", (
-            f"{item['knob']}={_knob(item['value'])}: with --free {item['knob']} {_better(item['best']['gain'], unit)}, "
-            f"then {_changes(item['best']['changes']).replace(chr(10), ', ')}" for item in held))
-        _list(console, "Before you take one", dict.fromkeys(text for item in held for text in item["best"]["notes"]))
+        _list(console, "What binds: a held knob, which nobody opened",
+              (_held_back(item, best["objective"]["unit"]) for item in held))
+        _list(console, "Before you take one",
+              dict.fromkeys(text for item in held if item["best"] for text in item["best"]["notes"]))
         return
     _list(console, "What binds", document["binding"] or ["nothing"])
     if after is None:
@@ -348,6 +347,14 @@ def _bound_by(console: Any, document: Mapping[str, Any]) -> None:
     left = {item["name"]: amount(item["slack"], item["unit"]) for item in then["slack"]}
     _list(console, "What would bind then", (f"{name}: {left[name]} left now" if name in left else name
                                             for name in then["binding"] or ["nothing"]))
+
+
+def _held_back(item: Mapping[str, Any], unit: str) -> str:
+    best, opened = item["best"], f"{item['knob']}={_knob(item['value'])}: with --free {item['knob']}"
+    if best is None:
+        return f"{opened} more may be had: not found in time"
+    least = "" if best["proven"] else " (more may be had: not proven best)"
+    return f"{opened} {_better(best['gain'], unit)}{least}, then {_changes(best['changes']).replace(chr(10), ', ')}"
 
 
 def _weights(weights: Mapping[str, float]) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from models.declare import Require
 from models.evaluate import Reader
-from models.expr import AtMost, Cond, Expr, Knob, Truth, Value, Walk, lift, maximum, select
+from models.expr import AtMost, Cond, Expr, Knob, Missing, Truth, Value, Walk, lift, maximum, select
 from models.interval import MIB, Interval
 from optimizer.check import Check, MissingFacts, check, how_to_get
 from optimizer.solve import (
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 MOST: Final = 48
 #: What all solves of one explanation may take together.
 SECONDS: Final = 8.0
+#: What all held knobs may take to show what each allows, and each of them at least.
+HELD_SECONDS: Final = 4.0
+LEAST_SECONDS: Final = 0.5
 #: What operators would call one step of giving, by unit; others count one by one.
 STEPS: Final = {"B": 64 * MIB, "tokens": 1024, "positions": 65_536, "MiB": 64}
 
@@ -148,14 +151,16 @@ class NextBound:
 class HeldBack:
     """A knob that nobody opened and that alone keeps the goal where it is: what is best if it may move.
 
-    ``value`` is where it is held; ``gain`` how much better ``best`` is, in the goal's own count.
+    ``value`` is where it is held; ``gain`` how much better ``best`` is, in the goal's own count. Both are None where
+    that was not found in time; ``proven`` says that nothing is better than ``best``.
     """
 
     knob: str
     value: int
-    best: Ranked
+    best: Ranked | None
     answer: Answer
-    gain: int
+    gain: int | None
+    proven: bool
 
 
 class _Open(Exception):
@@ -518,33 +523,55 @@ def next_bound(answer: Answer, *, seconds: float = SECONDS) -> NextBound | None:
     return NextBound(binding, names, best, after, gain, then, slack)
 
 
-def held_back(answer: Answer, *, seconds: float = SECONDS) -> tuple[HeldBack, ...]:
+def held_back(answer: Answer, *, seconds: float = HELD_SECONDS) -> tuple[HeldBack, ...]:
     """Where nothing forbids more than rank 1 of ``answer`` gives: each held knob that allows more when it alone may
     move too, the one that gives most first.
 
-    A knob that lacks facts to be moved, or of which that is not found in time, is left out; so is a goal on speed,
-    whose laws are encoded for the knobs that move.
+    A knob that lacks facts to be moved is left out; so is a goal on speed, whose laws are encoded for the knobs that
+    move.
     """
     question = answer.question
     if not answer.shapes or question.speeds:
         return ()
     first, until = answer.shapes[0], time.monotonic() + seconds
-    found: list[HeldBack] = []
+    opened: dict[str, Question] = {}
     for name in question.held:
-        left = until - time.monotonic()
         spec = question.site.model.knobs[name]
-        if left <= 0:
-            break
         if name in question.given or name == "tp" or spec.kind == "text":
             continue
-        with suppress(MissingFacts, OutOfTime):
-            opened = _opening(question, name)
-            if not allows(opened, better_than(question, first), seconds=left):
-                continue
-            after = solve(opened, seconds=left)
-            if after.shapes and (gain := _worth(question, after.shapes[0]) - _worth(question, first)) > 0:
-                found.append(HeldBack(name, opened.base[name], after.shapes[0], after, gain))
-    return tuple(sorted(found, key=lambda item: -item.gain))
+        with suppress(MissingFacts):
+            loose = _opening(question, name)
+            if allows(loose, better_than(question, first), seconds=seconds):
+                opened[name] = loose
+    found = []
+    for place, (name, loose) in enumerate(opened.items()):
+        # one hard knob must not use up what the others need; what is found is better, if not proven best
+        share = max((until - time.monotonic()) / (len(opened) - place), LEAST_SECONDS)
+        value = loose.base[name]
+        try:
+            after = solve(_above(loose, first), seconds=share)
+        except (MissingFacts, OutOfTime):
+            found.append(HeldBack(name, value, None, answer, None, False))
+            continue
+        if after.shapes:  # else what was undecided is decided now: it allows nothing more
+            best = after.shapes[0]
+            found.append(HeldBack(name, value, best, after, _worth(question, best) - _worth(question, first),
+                                  after.status == "optimal"))
+    return tuple(sorted(found, key=lambda item: -(item.gain or 0)))
+
+
+def _above(question: Question, first: Ranked) -> Question:
+    """The question with no shape that is not better than ``first``; as it is where only a shift of the goal is known.
+    """
+    goal = question.goal
+    if first.value is None or isinstance(Reader(question.site.model, question.site.given, first.shape)
+                                         .number(goal.objective), Missing):
+        return question
+    most = goal.sense == "max"
+    bound = Bound(goal.name, "at least" if most else "at most",
+                  first.objective.low + 1 if most else first.objective.high - 1, "more" if most else "less",
+                  expr=goal.objective, unit=goal.unit, scale=goal.scale)
+    return replace(question, bounds=(*question.bounds, bound))
 
 
 def _opening(question: Question, name: str) -> Question:
