@@ -47,7 +47,8 @@ def amount(value: int | float | None, unit: str, *, whole: bool = True) -> str:
     if value is None:
         return "?"
     if unit != "B":
-        return f"{figure(value) if isinstance(value, float) else f'{value:,}'} {unit}".rstrip()
+        shown = figure(value) if isinstance(value, float) else f"{value:,}"
+        return f"{shown} {_singular(unit) if shown in ('1', '-1') else unit}".rstrip()
     sign, size = ("-" if value < 0 else ""), abs(int(value))
     if whole and size and size % MIB == 0:
         return f"{sign}{size // MIB:,} MiB"
@@ -55,6 +56,14 @@ def amount(value: int | float | None, unit: str, *, whole: bool = True) -> str:
         if size >= step:
             return f"{sign}{size / step:,.2f} {name}"
     return f"{sign}{size} B"
+
+
+def _singular(unit: str) -> str:
+    """The unit of one: sessions become a session; what is no plural (MiB, t/s, s) stays."""
+    for many, one in (("ies", "y"), ("ches", "ch"), ("s", "")):
+        if unit.endswith(many) and len(unit) > len(many) and "/" not in unit:
+            return unit.removesuffix(many) + one
+    return unit
 
 
 def figure(value: float) -> str:
@@ -317,6 +326,13 @@ def _bound_by(console: Any, document: Mapping[str, Any]) -> None:
     gives = objective_of(best["objective"]).replace("\n", ", ")
     console.print(f"\n[bold]The best[/]{proven}: {_safe(gives)}")
     console.print(f"  {_safe(changes_of(best['changes']).replace(chr(10), ', '))}")
+    held = document["held_back"]
+    if held:
+        _list(console, "What binds: a held knob, which nobody opened",
+              (_held_back(item, best["objective"]["unit"]) for item in held))
+        _list(console, "Before you take one",
+              dict.fromkeys(text for item in held if item["best"] for text in item["best"]["notes"]))
+        return
     _list(console, "What binds", document["binding"] or ["nothing"])
     if after is None:
         console.print("\nNothing of this can give way.")
@@ -334,6 +350,14 @@ def _bound_by(console: Any, document: Mapping[str, Any]) -> None:
                                             for name in then["binding"] or ["nothing"]))
 
 
+def _held_back(item: Mapping[str, Any], unit: str) -> str:
+    best, opened = item["best"], f"{item['knob']}={setting_of(item['value'])}: with --free {item['knob']}"
+    if best is None:
+        return f"{opened} more may be had: not found in time"
+    least = "" if best["proven"] else " (more may be had: not proven best)"
+    return f"{opened} {_better(best['gain'], unit)}{least}, then {changes_of(best['changes']).replace(chr(10), ', ')}"
+
+
 def weights_of(weights: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {share_of(weight)}" for name, weight in weights.items() if weight >= 0.005)
 
@@ -348,7 +372,7 @@ def percent(share: float) -> str:
 
 
 def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    return amount(number, f"{word}s")
 
 
 def _rate(rate: float) -> str:
@@ -797,8 +821,9 @@ def show_free(document: dict[str, Any]) -> None:
         over = amount(-own["high"], own["unit"])
         console.print(f"\n{document['free_means']}: [bold]none[/]; it is {over} short ({_safe(own['source'])})")
     else:
-        console.print(f"\n{document['free_means']}: [bold]{amount(own['value'], own['unit'])}[/] "
-                      f"({range_of(own)}; {_safe(own['source'])})")
+        ends = range_of(own)
+        best = f"{amount(own['value'], own['unit'])}[/] ({ends}" if own["value"] is not None else f"between[/] ({ends}"
+        console.print(f"\n{document['free_means']}: [bold]{best}; {_safe(own['source'])})")
     console.print(_safe(document["other_tools"]))
     console.print("\n[bold]What it buys[/], each by itself")
     table = _table("goal", ("gives", "right"), "set", "what else moves", "what binds")
