@@ -6,6 +6,7 @@ Whole commands are compared with the import of the solver in the same run, becau
 from __future__ import annotations
 
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -65,6 +66,27 @@ def set_of(site: str, *goals: str) -> tuple[int, float]:
     return points, statistics.median(taken) * 1000
 
 
+def re_solves(site: str, goal: str, count: int = 512) -> float:
+    """Questions a second, each the one asked with its facts at other values."""
+    from measurements.site import load, read_site
+    from models.interval import point
+    from optimizer.many import best_of
+    from optimizer.sensitivity import with_facts
+    from optimizer.solve import ask
+
+    question = ask(load(read_site(SITES / site)), goal, top=1)
+    rng = random.Random(1)
+    asked = [with_facts(question, {name: point(rng.randint(value.low, value.high))
+                                   for name, value in question.site.given.facts.items() if not value.exact})
+             for _ in range(count)]
+    taken = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        best_of(asked)
+        taken.append(time.process_time() - start)
+    return count / statistics.median(taken)
+
+
 def peak(*words: str) -> float:
     """MiB of peak memory of one command."""
     code = (
@@ -90,6 +112,8 @@ def main() -> None:
         "laws, stated pair": ("-m", "optimizer", "laws", pair),
         "laws, all points that come along": ("-m", "optimizer", "laws", "--points", "reference"),
         "next, stated pair": ("-m", "optimizer", "next", pair),
+        "sensitivity, stated pair": ("-m", "optimizer", "sensitivity", pair, "--goal", "context"),
+        "sensitivity, unified memory": ("-m", "optimizer", "sensitivity", host, "--goal", "sessions"),
         "check, two cards": ("-m", "optimizer", "check", cards),
         "--help": ("-m", "optimizer", "--help"),
     })
@@ -106,6 +130,9 @@ def main() -> None:
     for site, goals in (("host-pool", ("sequences", "slab")), ("stated-pair", ("prefill", "context"))):
         points, taken = set_of(site, *goals)
         print(f"{'warm: ' + site + ', ' + ' against '.join(goals):48} {taken:7.0f} ms for {points} points")
+    for site, goal in (("two-r9700", "sequences"), ("stated-pair", "context"), ("stated-pair", "prefill"),
+                       ("host-pool", "sequences"), ("unified-memory", "sessions")):
+        print(f"{'re-solves: ' + site + ', ' + goal:40} {re_solves(site, goal):7.0f} a second")
     print(f"{'peak memory, solve, two cards':32} {peak('-m', 'optimizer', 'solve', cards):7.0f} MiB")
 
 

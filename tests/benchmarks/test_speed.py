@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from measurements.site import load, read_site
+from models.interval import point
 from optimizer.check import check
+from optimizer.many import best_of
 from optimizer.pareto import ask_goals, pareto
+from optimizer.sensitivity import with_facts
 from optimizer.solve import ask, solve
 
 SITES = Path(__file__).resolve().parents[2] / "measurements" / "sites"
@@ -45,3 +49,19 @@ def test_pareto(benchmark: BenchmarkFixture, site: str, goals: tuple[str, ...], 
 @pytest.mark.parametrize("site", ["two-r9700", "unified-memory"])
 def test_load(benchmark: BenchmarkFixture, site: str) -> None:
     assert benchmark(lambda: load(read_site(SITES / site))).facts
+
+
+@pytest.mark.parametrize(("site", "goal"), [
+    ("two-r9700", "sequences"), ("two-r9700", "slab"), ("stated-pair", "context"), ("stated-pair", "prefill"),
+    ("host-pool", "sequences"), ("unified-memory", "sessions"),
+])
+def test_re_solves(benchmark: BenchmarkFixture, site: str, goal: str) -> None:
+    """What sensitivity asks: one question with its facts, or a held knob, at other values."""
+    question = ask(load(read_site(SITES / site)), goal, top=1)
+    rng = random.Random(1)
+    asked = [with_facts(question, {
+        name: point(rng.randint(value.low, value.high)) for name, value in question.site.given.facts.items()
+        if not value.exact}) for _ in range(512)]
+    found = benchmark(best_of, asked)
+    assert all(best.proven for best in found)
+    assert benchmark.stats is None or len(asked) / benchmark.stats.stats.median > 500  # a second, on one core
