@@ -302,7 +302,8 @@ class EngineModel:
     arena takes, and so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot
     printed elsewhere (a block count says which pool it was carved from). ``grain`` is the least slack, in bytes,
     that another setting could use up: below it a constraint binds. ``words`` explain free memory to people: what
-    other tools show and why. ``laws`` say what measured speeds depend on.
+    other tools show and why. ``laws`` say what measured speeds depend on. ``sums`` are quantities that no ledger prints
+    as a row of its own but that people state as one figure: an observation may give them.
     """
 
     name: str
@@ -327,6 +328,7 @@ class EngineModel:
     grain: int = 1
     words: Mapping[str, str] = field(default_factory=dict)
     laws: Mapping[Metric, LawSpec] = field(default_factory=dict)
+    sums: Mapping[str, Row] = field(default_factory=dict)
 
     def names(self) -> dict[str, str]:
         """Every name a user's file may call a knob by, in upper case, with the knob it means."""

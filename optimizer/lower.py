@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil, floor
 from typing import Any, Final, Literal
 
 from ortools.sat.python import cp_model
@@ -96,6 +97,8 @@ class Lowering(Algebra[Pair, Holds]):
                  beside: Lowering | None = None) -> None:
         self.cp: cp_model.CpModel = cp_model.CpModel() if beside is None else beside.cp
         self.opened: dict[str, Side] = {} if beside is None else beside.opened
+        #: The opened facts that anything read so far depends on, of all that stand beside each other.
+        self.touched: set[str] = set() if beside is None else beside.touched
         for name, (low, high) in (opened or {}).items():
             self.opened[name] = self._variable(low, high)
         self._spec = model.knobs
@@ -295,6 +298,7 @@ class Lowering(Algebra[Pair, Holds]):
 
     def fact(self, name: str, otherwise: Callable[[], Pair] | None) -> Pair:
         if name in self.opened:
+            self.touched.add(name)
             side = self.opened[name]
             return Pair(side, side)
         if name in self._given.facts:
@@ -604,6 +608,15 @@ class Found:
     objective: int
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a side reaches, with the opened facts of one solution there (none where the time limit came first)."""
+
+    value: int
+    opened: dict[str, int]
+    proven: bool
+
+
 class Stages:
     """Solves a lowering for one objective after another, each held at its best while the next is sought.
 
@@ -684,12 +697,38 @@ class Stages:
                 near = found.shape
         return near
 
-    def possible(self, switches: Mapping[Any, bool]) -> bool:
-        """Whether any shape exists with these literals set; an undecided one counts as possible."""
+    def possible(self, switches: Mapping[Any, bool], limits: Sequence[tuple[Side, Sense, int]] = ()) -> bool:
+        """Whether any shape exists with these literals set, and these sides at least (``max``) or at most (``min``) so
+        much; an undecided one counts as possible.
+        """
+        return self._once(self._switched(switches, limits), _number(0), "max").status != "infeasible"
+
+    def reach(self, side: Side, sense: Sense, switches: Mapping[Any, bool]) -> Reach | None:
+        """The greatest (or least) value of ``side`` with these literals set; None where nothing is possible.
+
+        Where the time limit came first the value is one that nothing exceeds, and ``proven`` is False.
+        """
+        found = self._once(self._switched(switches, ()), side, sense)
+        if found.status == "infeasible":
+            return None
+        if found.status == "unknown":
+            return Reach(side.high if sense == "max" else side.low, {}, False)
+        opened = {name: one.low if one.fixed else int(self._solver.value(one.expr))
+                  for name, one in self._lowering.opened.items()}
+        if found.status == "optimal":
+            return Reach(found.objective, opened, True)
+        bound = self._solver.best_objective_bound
+        return Reach(ceil(bound) if sense == "max" else floor(bound), opened, False)
+
+    def _switched(self, switches: Mapping[Any, bool], limits: Sequence[tuple[Side, Sense, int]]) -> cp_model.CpModel:
         cp = self._lowering.cp.clone()
         for literal, on in switches.items():
             cp.add(literal == int(on))
-        return self._once(cp, _number(0), "max").status != "infeasible"
+        for side, sense, value in limits:
+            if side.fixed and not (side.low >= value if sense == "max" else side.low <= value):
+                cp.add_bool_or([])
+            self._hold(cp, (side, sense), value)
+        return cp
 
     @staticmethod
     def _hold(cp: cp_model.CpModel, stage: tuple[Side, Sense], value: int) -> None:
