@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Final, Generic, TypeVar, cast
@@ -427,9 +427,7 @@ class Walk(Generic[N, C]):
         raise TypeError(f"no reading for {kind.__name__}")
 
 
-def knobs_in(node: Expr | Cond) -> frozenset[str]:
-    """The names of the knobs that ``node`` is written with."""
-    found: set[str] = set()
+def _nodes_in(node: Expr | Cond) -> Iterator[Expr | Cond]:
     seen: set[int] = set()
     pending: list[object] = [node]
     while pending:
@@ -437,13 +435,21 @@ def knobs_in(node: Expr | Cond) -> frozenset[str]:
         if id(item) in seen:
             continue
         seen.add(id(item))
-        if isinstance(item, Knob):
-            found.add(item.name)
-        elif isinstance(item, tuple):
+        if isinstance(item, tuple):
             pending += item
         elif isinstance(item, Expr | Cond):
+            yield item
             pending += [getattr(item, field.name) for field in fields(item)]  # type: ignore[arg-type]
-    return frozenset(found)
+
+
+def knobs_in(node: Expr | Cond) -> frozenset[str]:
+    """The names of the knobs that ``node`` is written with."""
+    return frozenset(item.name for item in _nodes_in(node) if isinstance(item, Knob))
+
+
+def facts_in(node: Expr | Cond) -> dict[str, Fact]:
+    """The facts that ``node`` is written with, by name."""
+    return {item.name: item for item in _nodes_in(node) if isinstance(item, Fact)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -632,6 +632,8 @@ class Stages:
         # 9.15 calls `A x <= y or A x > y` infeasible past 2^33 with this on
         self._solver.parameters.auto_detect_greater_than_at_least_one_of = False
         self._until = time.monotonic() + seconds
+        #: Whether the time limit left it open if some set was possible.
+        self.undecided = False
 
     def run(self, objectives: Sequence[tuple[Side, Sense]], best_before: int | None = None,
             start: Mapping[str, int] | None = None, *, limits: Sequence[tuple[Side, Sense, int]] = (),
@@ -701,7 +703,9 @@ class Stages:
         """Whether any shape exists with these literals set, and these sides at least (``max``) or at most (``min``) so
         much; an undecided one counts as possible.
         """
-        return self._once(self._switched(switches, limits), _number(0), "max").status != "infeasible"
+        status = self._once(self._switched(switches, limits), _number(0), "max").status
+        self.undecided = self.undecided or status == "unknown"
+        return status != "infeasible"
 
     def reach(self, side: Side, sense: Sense, switches: Mapping[Any, bool]) -> Reach | None:
         """The greatest (or least) value of ``side`` with these literals set; None where nothing is possible.
