@@ -190,6 +190,7 @@ class FactSpec:
     ``min``, ``max``, or ``held`` (capacity less the least free). ``least`` and ``cap`` are the ends of what makes
     sense: what others are divided by is at least 1. ``prior`` marks a constant of the engine that nobody printed whole:
     what it may be before any boot was observed. The declaration has a value for it, which a given fact replaces.
+    ``each_boot`` marks what is measured anew at every boot: one boot's figure is not another's.
     """
 
     name: str
@@ -200,6 +201,7 @@ class FactSpec:
     least: int = 0
     cap: int = 1 << 50
     prior: Interval | None = None
+    each_boot: bool = False
 
 
 @dataclass(frozen=True, slots=True)

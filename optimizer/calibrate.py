@@ -1,9 +1,10 @@
 """Known outcomes narrow the constants of an engine that nobody printed whole, by the engine's own arithmetic.
 
 Every observation is read as statements: what became of the boot, and figures as printed. One CP-SAT model holds all of
-them; a constant is one unknown for all, and everything else that is known to an interval (a printed weight, a believed
-threshold) may be anything in it, for each condition by itself. So a statement excludes only what could not have been,
-whatever the digits that nobody printed. What a statement means:
+them. A constant is one unknown for all; so is a fact that is known to an interval (weights printed as 67.7 GiB) for all
+that share it, while what is measured anew at every boot is an unknown of each. What the declaration itself only bounds
+(a believed threshold) may be anything in its bounds, for each condition by itself. So statements exclude only what
+could not have been, whatever the digits that nobody printed. What a statement means:
 
 - *serves*: every constraint that bites at boot holds (or its breach only warns). What only load shows (a request that
   is too long, preemption) is not seen at boot, and so says nothing.
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from measurements.observed import Entry, Observed, observe, own_boot
 from measurements.records import ReadError
 from measurements.site import Site, fact_value
-from models.declare import BadValue, EngineModel, FactSpec, Outcome, Phase, Require
+from models.declare import BadValue, EngineModel, FactSpec, Outcome, Phase, Require, Verdict
 from models.evaluate import Knobs, Quantity, Reader, Shape, evaluate
 from models.expr import NEVER, AtMost, Cond, Either, Expr, Fact, Missing, facts_in, lift
 from models.interval import Interval, point
@@ -122,7 +123,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What the constants may be if all statements but ``left_out`` are true; ``witness`` is one way for that."""
+    """What the constants may be if all statements but ``left_out`` are true; ``witness`` has all unknowns in one way
+    for that.
+    """
 
     left_out: tuple[Statement, ...]
     constants: tuple[Constant, ...]
@@ -136,7 +139,7 @@ class Narrowed:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A constraint that depends on the constants: what it needs, what there is, and what is left, in its unit."""
+    """A constraint on memory that depends on the constants: what it needs, what there is, and what is left, bytes."""
 
     require: Require
     need: Interval
@@ -271,15 +274,18 @@ class _Question:
         self.warnings: dict[str, None] = dict.fromkeys(site.warnings)
         ends = {name: (prior.low, prior.high) for name, prior in priors.items()}
         self._lowerings: dict[int, Lowering] = {}
+        #: Unknowns by name, and for each observation which unknown a fact of its is.
+        self._unknown: dict[str, Any] = {}
+        self._keys: dict[int, dict[str, str]] = {}
         self._readers: dict[tuple[int, tuple[tuple[str, Interval], ...]], Reader] = {}
-        first: Lowering | None = None
-        for item in observed:
-            lowering = Lowering(item.site.model, item.given, cast(Shape, item.shape), {},
-                                opened=ends if first is None else None, beside=first)
-            first = first or lowering
-            self._lowerings[id(item)] = lowering
-        assert first is not None
+        first = Lowering(site.model, site.given, {}, {}, opened=ends)
         self._first = first
+        self._unknown |= first.opened
+        for item in observed:
+            keys = self._keys[id(item)] = {name: name for name in priors} | dict(self._open_facts(item))
+            opened = {name: self._unknown[key] for name, key in keys.items()}
+            self._lowerings[id(item)] = Lowering(item.site.model, item.given, cast(Shape, item.shape), {},
+                                                 opened=opened, beside=first)
         self.statements = [statement for item in observed if not item.entry.asked for statement in self._stated(item)]
         self.switches: list[Any] = []
         self.silent: list[Statement] = []
@@ -288,9 +294,22 @@ class _Question:
             if not self._post(statement, literal):
                 self.silent.append(statement)
             self.switches.append(literal)
-        self._stages = Stages(first, until - time.monotonic())
+        self._stages = Stages(first, until - time.monotonic(), linear=True)
         touched = {name for name in self.priors if name in first.touched}
         self.constants = {name: self.priors[name] for name in self.priors if name in touched}
+
+    def _open_facts(self, item: Observed) -> Iterator[tuple[str, str]]:
+        """The facts of ``item`` that are known to an interval, each with the unknown that it is."""
+        facts = item.site.model.facts
+        for name, value in item.given.facts.items():
+            spec = facts.get(name)
+            if value.exact or spec is None:
+                continue
+            alone = spec.each_boot or name in item.own
+            key = f"{name} of {item.about}" if alone else f"{name} {value.low} {value.high}"
+            if key not in self._unknown:
+                self._unknown[key] = self._first.unknown(value.low, value.high)
+            yield name, key
 
     # reading statements
 
@@ -437,14 +456,15 @@ class _Question:
             senses: tuple[Sense, Sense] = ("min", "max")
             for sense in senses:
                 found = self._reach(name, sense, kept)
-                witness = witness or found.opened
+                witness = witness or found.told
                 ends.append(self._end(name, sense, found, kept))
             constants.append(Constant(self.site.model.facts[name], prior, ends[0], ends[1], self._default(name)))
-        witness = {name: witness.get(name, prior.low) for name, prior in self.priors.items()}
+        if not witness:
+            witness = {key: side.low for key, side in self._unknown.items()}
         return Narrowed(tuple(self.statements[place] for place in sorted(left_out)), tuple(constants), witness)
 
     def _reach(self, name: str, sense: Sense, kept: Collection[int]) -> Reach:
-        found = self._stages.reach(self._first.opened[name], sense, self._only(kept))
+        found = self._stages.reach(self._first.opened[name], sense, self._only(kept), self._unknown)
         if found is None:
             raise Disagreement("statements that can all be true have no solution")
         return found
@@ -452,9 +472,8 @@ class _Question:
     def _end(self, name: str, sense: Sense, found: Reach, kept: Sequence[int]) -> End:
         prior, low = self.priors[name], sense == "min"
         if found.proven:
-            at = {other: point(value) for other, value in found.opened.items()}
             for place in kept:
-                if self.impossible(self.statements[place], at):
+                if self.impossible(self.statements[place], self._at(self.statements[place].observed, found.told)):
                     raise Disagreement(f"{self.statements[place].name} cannot be at {name} {found.value:,}")
         if found.value == (prior.low if low else prior.high):
             return End(found.value, (), found.proven, False)
@@ -469,6 +488,10 @@ class _Question:
         statements = tuple(self.statements[place] for place in by)
         return End(found.value, statements, found.proven,
                    self._excluded(statements, {**self.priors, name: past}, name))
+
+    def _at(self, item: Observed, told: Mapping[str, int]) -> dict[str, Interval]:
+        """The values of all unknowns as facts of one observation."""
+        return {name: point(told[key]) for name, key in self._keys[id(item)].items()}
 
     def _excluded(self, statements: Sequence[Statement], box: dict[str, Interval], held: str) -> bool:
         """Whether interval arithmetic alone rules out all of ``box``, halving the other constants now and then."""
@@ -523,7 +546,7 @@ class _Question:
             for checked in result.constraints:
                 require = checked.require
                 if checked.applies and checked.hard and not checked.missing and self._depends(require):
-                    now = self._bound(item, require, reader, kept)
+                    now = self._bound(item, require, reader, kept, decided=checked.verdict is not Verdict.KNIFE_EDGE)
                     bounds[require.name] = now if require.name not in bounds else _wider(bounds[require.name], now)
             for name in item.entry.printed:
                 value = reader.number({**item.site.model.rows, **item.site.model.sums}[name].expr)
@@ -532,7 +555,7 @@ class _Question:
         return Predicted(item, tuple(sorted(outcomes)), tuple(bounds.values()), rows, tuple(missing))
 
     def _depends(self, require: Require) -> bool:
-        return bool(facts_in(require.holds).keys() & self.constants.keys())
+        return require.unit == "B" and bool(facts_in(require.holds).keys() & self.constants.keys())
 
     def _outcomes(self, item: Observed, plain: Sequence[Outcome], kept: Collection[int]) -> set[Outcome]:
         """Of the outcomes that interval arithmetic leaves open, those that some constants allow."""
@@ -549,18 +572,20 @@ class _Question:
             raise Disagreement(f"{item.about}: no outcome is possible")
         return found
 
-    def _bound(self, item: Observed, require: Require, reader: Reader, kept: Collection[int]) -> Bound:
-        need, limit = (self._span(item, node, reader, kept) for node in (require.need, require.limit))
-        if not facts_in(require.limit).keys() & self.constants.keys():
-            return Bound(require, need, limit, limit - need)
-        return Bound(require, need, limit, self._span(item, require.slack, reader, kept))
+    def _bound(self, item: Observed, require: Require, reader: Reader, kept: Collection[int], *,
+               decided: bool) -> Bound:
+        """What is needed, there and left: where that decides anything over all constants together."""
+        main = any(require.name in names for _, names in item.site.model.needs)
+        nodes = (require.need, require.limit, require.slack)
+        need, limit, slack = (self._span(item, node, reader, kept if main or not decided else None) for node in nodes)
+        return Bound(require, need, limit, slack)
 
-    def _span(self, item: Observed, node: Expr, reader: Reader, kept: Collection[int]) -> Interval:
-        """What ``node`` may be, over all constants that agree with the statements together."""
+    def _span(self, item: Observed, node: Expr, reader: Reader, kept: Collection[int] | None) -> Interval:
+        """What ``node`` may be, over all constants that agree with the statements at ``kept`` together."""
         plain = reader.number(node)
         if not isinstance(plain, Interval):
             raise Disagreement(f"{item.about}: what was judged cannot be computed")
-        if not facts_in(node).keys() & self.constants.keys():
+        if kept is None:
             return plain
         pair = self._lowerings[id(item)].number(node)
         return Interval(self._far(pair.low, "min", kept, plain), self._far(pair.high, "max", kept, plain))
@@ -580,7 +605,6 @@ class _Question:
 
     def _compare(self, witness: Mapping[str, int]) -> Iterator[Compared]:
         """Settings beside each other that differ in one knob alone, on the same facts."""
-        at = {name: point(value) for name, value in witness.items()}
         model = self.site.model
         plain = [item for item in self.observed if item.reading is None and not item.entry.elsewhere]
         knobs = {id(item): dict(Knobs(item.site.model, item.shape)) for item in plain}
@@ -599,15 +623,15 @@ class _Question:
                 count += 1
                 if count > PAIRS:
                     return
-                yield self._compared(name, before, after, (low, high), at)
+                yield self._compared(name, before, after, (low, high), witness)
 
     def _compared(self, knob: str, before: Observed, after: Observed, values: tuple[int, int],
-                  at: Facts) -> Compared:
+                  witness: Mapping[str, int]) -> Compared:
         moved: dict[str, tuple[Quantity, Quantity]] = {}
         same: list[str] = []
         unknown: list[str] = []
         for name, row in self.site.model.rows.items():
-            one, other = (self.reader(item, at).quantity(row) for item in (before, after))
+            one, other = (self.reader(item, self._at(item, witness)).quantity(row) for item in (before, after))
             if not isinstance(one, Quantity) or not isinstance(other, Quantity):
                 unknown.append(name)
             elif (one.low, one.high, one.value) == (other.low, other.high, other.value):

@@ -45,7 +45,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The figures of two or more boots with the same settings on one host; ``other`` are boots that are not, and why."""
+    """The figures of two or more boots with the same settings on one host; ``other`` are boots of others, and why."""
 
     boots: tuple[str, ...]
     facts: tuple[Spread, ...]

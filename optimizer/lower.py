@@ -88,19 +88,20 @@ class Lowering(Algebra[Pair, Holds]):
     ``free`` maps each knob to its bounds. What is written with a condition in ``assumed`` takes it for true: a
     shape that breaks a constraint is no answer, so what would become of it need not be encoded. Facts in
     ``zeroed`` count as 0 when nobody gave them: they only shift an objective. ``opened`` facts are variables, each with
-    one exact value between its bounds. A lowering ``beside`` another adds to the same CP-SAT model and shares its
-    opened facts. Raises Lacking from :meth:`number` and :meth:`condition` where another fact is missing.
+    one exact value between its bounds (or of a variable that is there). A lowering ``beside`` another adds to the same
+    CP-SAT model and shares its opened facts, but for those it opens itself. Raises Lacking from :meth:`number` and
+    :meth:`condition` where another fact is missing.
     """
 
     def __init__(self, model: EngineModel, given: Given, shape: Shape, free: Mapping[str, tuple[int, int]],
-                 assumed: Iterable[Cond] = (), *, opened: Mapping[str, tuple[int, int]] | None = None,
+                 assumed: Iterable[Cond] = (), *, opened: Mapping[str, tuple[int, int] | Side] | None = None,
                  beside: Lowering | None = None) -> None:
         self.cp: cp_model.CpModel = cp_model.CpModel() if beside is None else beside.cp
-        self.opened: dict[str, Side] = {} if beside is None else beside.opened
+        self.opened: dict[str, Side] = {} if beside is None else dict(beside.opened)
         #: The opened facts that anything read so far depends on, of all that stand beside each other.
         self.touched: set[str] = set() if beside is None else beside.touched
-        for name, (low, high) in (opened or {}).items():
-            self.opened[name] = self._variable(low, high)
+        for name, ends in (opened or {}).items():
+            self.opened[name] = ends if isinstance(ends, Side) else self.unknown(*ends)
         self._spec = model.knobs
         self._given = given
         self._knobs = Knobs(model, shape, open_ones=free)
@@ -151,6 +152,10 @@ class Lowering(Algebra[Pair, Holds]):
         """
         self._sides[name] = self._variable(0, most)
         return self._sides[name]
+
+    def unknown(self, low: int, high: int) -> Side:
+        """A variable between two ends, for facts that several readings share."""
+        return self._variable(low, high)
 
     def total(self, weighed: Sequence[tuple[Side, int]]) -> Side:
         """The sum of sides, each times its weight."""
@@ -268,11 +273,25 @@ class Lowering(Algebra[Pair, Holds]):
         if not known:
             raise lacking or Lacking(frozenset((name,)))
         if not all(pair.low.fixed and pair.high.fixed for pair in known):
-            raise CannotLower(f"{name}: ways of knowing one value may not depend on free knobs")
+            return self._agreed(name, known)
         low, high = max(pair.low.low for pair in known), min(pair.high.low for pair in known)
         if low > high:  # they contradict each other; the check says so, and either may be right
             low, high = min(pair.low.low for pair in known), max(pair.high.low for pair in known)
         return self._interval(Interval(low, high))
+
+    def _agreed(self, name: str, known: Sequence[Pair]) -> Pair:
+        # opened facts must agree with what else is known of the value, unless they never can
+        if self.variables:
+            raise CannotLower(f"{name}: ways of knowing one value may not depend on free knobs")
+        low = self._extreme([pair.low for pair in known], least=False)
+        high = self._extreme([pair.high for pair in known], least=True)
+        if low.low > high.high:
+            return Pair(self._extreme([pair.low for pair in known], least=True),
+                        self._extreme([pair.high for pair in known], least=False))
+        self._post(low, high, None)
+        if all(pair.exact for pair in known):
+            return Pair(low, low)
+        return Pair(low, high)
 
     def _interval(self, value: Interval) -> Pair:
         low = _number(value.low)
@@ -610,10 +629,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a side reaches, with the opened facts of one solution there (none where the time limit came first)."""
+    """How far a side reaches, with what one solution there tells (nothing where the time limit came first)."""
 
     value: int
-    opened: dict[str, int]
+    told: dict[str, int]
     proven: bool
 
 
@@ -621,16 +640,19 @@ class Stages:
     """Solves a lowering for one objective after another, each held at its best while the next is sought.
 
     One worker and a fixed seed, so that equal questions get equal answers; ``seconds`` limits all solves
-    together.
+    together. ``linear`` models hold sums of wide numbers and hardly a choice: relaxing all of it makes
+    milliseconds of what propagation alone does not end.
     """
 
-    def __init__(self, lowering: Lowering, seconds: float) -> None:
+    def __init__(self, lowering: Lowering, seconds: float, *, linear: bool = False) -> None:
         self._lowering = lowering
         self._solver = cp_model.CpSolver()
         self._solver.parameters.num_workers = 1
         self._solver.parameters.random_seed = 1
         # 9.15 calls `A x <= y or A x > y` infeasible past 2^33 with this on
         self._solver.parameters.auto_detect_greater_than_at_least_one_of = False
+        if linear:
+            self._solver.parameters.linearization_level = 2
         self._until = time.monotonic() + seconds
         #: Whether the time limit left it open if some set was possible.
         self.undecided = False
@@ -707,8 +729,10 @@ class Stages:
         self.undecided = self.undecided or status == "unknown"
         return status != "infeasible"
 
-    def reach(self, side: Side, sense: Sense, switches: Mapping[Any, bool]) -> Reach | None:
-        """The greatest (or least) value of ``side`` with these literals set; None where nothing is possible.
+    def reach(self, side: Side, sense: Sense, switches: Mapping[Any, bool],
+              tell: Mapping[str, Side] | None = None) -> Reach | None:
+        """The greatest (or least) value of ``side`` with these literals set, and the values of the sides to ``tell`` in
+        one solution there; None where nothing is possible.
 
         Where the time limit came first the value is one that nothing exceeds, and ``proven`` is False.
         """
@@ -717,12 +741,12 @@ class Stages:
             return None
         if found.status == "unknown":
             return Reach(side.high if sense == "max" else side.low, {}, False)
-        opened = {name: one.low if one.fixed else int(self._solver.value(one.expr))
-                  for name, one in self._lowering.opened.items()}
+        told = {name: one.low if one.fixed else int(self._solver.value(one.expr))
+                for name, one in (tell or {}).items()}
         if found.status == "optimal":
-            return Reach(found.objective, opened, True)
+            return Reach(found.objective, told, True)
         bound = self._solver.best_objective_bound
-        return Reach(ceil(bound) if sense == "max" else floor(bound), opened, False)
+        return Reach(ceil(bound) if sense == "max" else floor(bound), told, False)
 
     def _switched(self, switches: Mapping[Any, bool], limits: Sequence[tuple[Side, Sense, int]]) -> cp_model.CpModel:
         cp = self._lowering.cp.clone()

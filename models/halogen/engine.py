@@ -189,7 +189,8 @@ def _knobs(version: Version) -> dict[str, KnobSpec]:
 def _facts() -> dict[str, FactSpec]:
     specs = [
         FactSpec("mem_total", "B", "grep MemTotal /proc/meminfo, or log line `kv pool: host RAM N GiB`"),
-        FactSpec("mem_available", "B", "log line `MemAvailable now X GiB`, before the server starts"),
+        FactSpec("mem_available", "B", "log line `MemAvailable now X GiB`, before the server starts",
+                 each_boot=True),
         FactSpec("resident_weights", "B",
                  "log line `less W resident weights`, or set HALOGEN_CHECKPOINT (or --fact checkpoint=NAME: "
                  "w4b, v2, ht43)"),
@@ -198,8 +199,8 @@ def _facts() -> dict[str, FactSpec]:
         FactSpec("boot_reserve", "B", "log line `kv pool: ... and R reserved`"),
         FactSpec("checkpoint", "", "the checkpoint's file name", words=("w4b", "v2", "ht43", "gguf")),
         FactSpec("gtt_total", "B", "log line `GTT in use before this start: U GiB of T`"),
-        FactSpec("gtt_used", "B", "log line `GTT in use before this start: U GiB of T`"),
-        FactSpec("host_left", "B", "log line `host memory left for everything else`"),
+        FactSpec("gtt_used", "B", "log line `GTT in use before this start: U GiB of T`", each_boot=True),
+        FactSpec("host_left", "B", "log line `host memory left for everything else`", each_boot=True),
         FactSpec("outcome_seen", "", "the log's own failure line", cap=len(Outcome) - 1),
         # constants of the closed engine, recomputed from what it prints; calibrate narrows them by what became of boots
         FactSpec("position_bytes", "B", f"known to be {POSITION:,} B a position; calibrate narrows it from boots",
@@ -212,7 +213,8 @@ def _facts() -> dict[str, FactSpec]:
                  prior=Interval(0, 4 * GIB)),
         FactSpec("fit_margin_vision", "B", "the same where a vision tower is charged against it (to 0.15.0)",
                  prior=Interval(0, 4 * GIB)),
-        FactSpec("compaction_stalls", "stalls", "log lines `N compaction stalls during that step`, added up"),
+        FactSpec("compaction_stalls", "stalls", "log lines `N compaction stalls during that step`, added up",
+                 each_boot=True),
     ]
     return {spec.name: spec for spec in specs}
 
