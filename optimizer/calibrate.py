@@ -477,12 +477,12 @@ class _Question:
                     raise Disagreement(f"{self.statements[place].name} cannot be at {name} {found.value:,}")
         if found.value == (prior.low if low else prior.high):
             return End(found.value, (), found.proven, False)
-        beyond = (self._first.opened[name], sense, found.value - 1 if low else found.value + 1)
         by = [place for place in kept if self.statements[place] not in self.silent]
         if found.proven:
             for place in list(by):
                 rest = [other for other in by if other != place]
-                if not self._stages.possible(self._only(rest), [beyond]):
+                without = self._stages.reach(self._first.opened[name], sense, self._only(rest))
+                if without is not None and without.proven and without.value == found.value:
                     by = rest
         past = Interval(prior.low, found.value - 1) if low else Interval(found.value + 1, prior.high)
         statements = tuple(self.statements[place] for place in by)

@@ -721,11 +721,9 @@ class Stages:
                 near = found.shape
         return near
 
-    def possible(self, switches: Mapping[Any, bool], limits: Sequence[tuple[Side, Sense, int]] = ()) -> bool:
-        """Whether any shape exists with these literals set, and these sides at least (``max``) or at most (``min``) so
-        much; an undecided one counts as possible.
-        """
-        status = self._once(self._switched(switches, limits), _number(0), "max").status
+    def possible(self, switches: Mapping[Any, bool]) -> bool:
+        """Whether any shape exists with these literals set; an undecided one counts as possible."""
+        status = self._once(self._switched(switches), _number(0), "max").status
         self.undecided = self.undecided or status == "unknown"
         return status != "infeasible"
 
@@ -736,7 +734,7 @@ class Stages:
 
         Where the time limit came first the value is one that nothing exceeds, and ``proven`` is False.
         """
-        found = self._once(self._switched(switches, ()), side, sense)
+        found = self._once(self._switched(switches), side, sense)
         if found.status == "infeasible":
             return None
         if found.status == "unknown":
@@ -748,14 +746,10 @@ class Stages:
         bound = self._solver.best_objective_bound
         return Reach(ceil(bound) if sense == "max" else floor(bound), told, False)
 
-    def _switched(self, switches: Mapping[Any, bool], limits: Sequence[tuple[Side, Sense, int]]) -> cp_model.CpModel:
+    def _switched(self, switches: Mapping[Any, bool]) -> cp_model.CpModel:
         cp = self._lowering.cp.clone()
         for literal, on in switches.items():
             cp.add(literal == int(on))
-        for side, sense, value in limits:
-            if side.fixed and not (side.low >= value if sense == "max" else side.low <= value):
-                cp.add_bool_or([])
-            self._hold(cp, (side, sense), value)
         return cp
 
     @staticmethod
