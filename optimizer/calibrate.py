@@ -28,8 +28,8 @@ from measurements.observed import Entry, Observed, observe, own_boot
 from measurements.records import ReadError
 from measurements.site import Site, fact_value
 from models.declare import BadValue, EngineModel, FactSpec, Outcome, Phase, Require, Verdict
-from models.evaluate import Knobs, Quantity, Reader, Shape, evaluate
-from models.expr import NEVER, AtMost, Cond, Either, Expr, Fact, Missing, facts_in, lift
+from models.evaluate import Knobs, Reader, Shape, evaluate
+from models.expr import NEVER, AtMost, Cond, Either, Expr, Fact, Missing, facts_in, knobs_in, lift
 from models.interval import Interval, point
 from optimizer.check import MissingFacts, how_to_get
 from optimizer.conflicts import explore
@@ -37,7 +37,7 @@ from optimizer.drift import Drift, drift
 from optimizer.solve import Disagreement
 
 if TYPE_CHECKING:
-    from optimizer.lower import Lowering, Reach, Sense
+    from optimizer.lower import Lowering, Pair, Reach, Sense
 
 #: What all solves of one calibration may take together.
 SECONDS: Final = 30.0
@@ -123,13 +123,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What the constants may be if all statements but ``left_out`` are true; ``witness`` has all unknowns in one way
-    for that.
-    """
+    """What the constants may be if all statements but ``left_out`` are true."""
 
     left_out: tuple[Statement, ...]
     constants: tuple[Constant, ...]
-    witness: dict[str, int]
 
     @property
     def facts(self) -> dict[str, Interval]:
@@ -164,13 +161,18 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two settings that differ in one knob: the rows that move, from and to, those that do not, those not known."""
+    """Two settings that differ in one knob: by how much each row's prediction moves, over all constants that are left.
+
+    ``moved`` rows move whatever the constants are, ``same`` ones never do; ``undecided`` ones may, ``unknown`` lack
+    facts.
+    """
 
     knob: str
     before: Observed
     after: Observed
     values: tuple[int, int]
-    moved: dict[str, tuple[Quantity, Quantity]]
+    moved: dict[str, Interval]
+    undecided: dict[str, Interval]
     same: tuple[str, ...]
     unknown: tuple[str, ...]
 
@@ -283,9 +285,7 @@ class _Question:
         self._unknown |= first.opened
         for item in observed:
             keys = self._keys[id(item)] = {name: name for name in priors} | dict(self._open_facts(item))
-            opened = {name: self._unknown[key] for name, key in keys.items()}
-            self._lowerings[id(item)] = Lowering(item.site.model, item.given, cast(Shape, item.shape), {},
-                                                 opened=opened, beside=first)
+            self._lowerings[id(item)] = self._read(item, keys)
         self.statements = [statement for item in observed if not item.entry.asked for statement in self._stated(item)]
         self.switches: list[Any] = []
         self.silent: list[Statement] = []
@@ -297,6 +297,13 @@ class _Question:
         self._stages = Stages(first, until - time.monotonic(), linear=True)
         touched = {name for name in self.priors if name in first.touched}
         self.constants = {name: self.priors[name] for name in self.priors if name in touched}
+
+    def _read(self, item: Observed, keys: Mapping[str, str]) -> Lowering:
+        """``item`` in the solver's model, its facts being these unknowns."""
+        from optimizer.lower import Lowering
+
+        opened = {name: self._unknown[key] for name, key in keys.items()}
+        return Lowering(item.site.model, item.given, cast(Shape, item.shape), {}, opened=opened, beside=self._first)
 
     def _open_facts(self, item: Observed) -> Iterator[tuple[str, str]]:
         """The facts of ``item`` that are known to an interval, each with the unknown that it is."""
@@ -444,24 +451,20 @@ class _Question:
             tuple(tuple(self.statements[place] for place in sorted(item)) for item in corrections
                   if item not in largest),
             tuple(self._predict(item, largest, readings) for item in self.observed) if readings else (),
-            tuple(self._compare(readings[0].witness)) if readings else (), None, tuple(self.warnings),
+            tuple(self._compare(largest)) if readings else (), None, tuple(self.warnings),
         )
 
     def _narrow(self, left_out: frozenset[int]) -> Narrowed:
         kept = [place for place in range(len(self.statements)) if place not in left_out]
         constants: list[Constant] = []
-        witness: dict[str, int] = {}
         for name, prior in self.constants.items():
             ends = []
             senses: tuple[Sense, Sense] = ("min", "max")
             for sense in senses:
                 found = self._reach(name, sense, kept)
-                witness = witness or found.told
                 ends.append(self._end(name, sense, found, kept))
             constants.append(Constant(self.site.model.facts[name], prior, ends[0], ends[1], self._default(name)))
-        if not witness:
-            witness = {key: side.low for key, side in self._unknown.items()}
-        return Narrowed(tuple(self.statements[place] for place in sorted(left_out)), tuple(constants), witness)
+        return Narrowed(tuple(self.statements[place] for place in sorted(left_out)), tuple(constants))
 
     def _reach(self, name: str, sense: Sense, kept: Collection[int]) -> Reach:
         found = self._stages.reach(self._first.opened[name], sense, self._only(kept), self._unknown)
@@ -603,7 +606,7 @@ class _Question:
             raise Disagreement(f"the solver finds {found.value:,}, plain arithmetic {within.low:,} to {within.high:,}")
         return within.low if sense == "min" else within.high  # the time limit left open what intervals close
 
-    def _compare(self, witness: Mapping[str, int]) -> Iterator[Compared]:
+    def _compare(self, left_out: Sequence[frozenset[int]]) -> Iterator[Compared]:
         """Settings beside each other that differ in one knob alone, on the same facts."""
         model = self.site.model
         plain = [item for item in self.observed if item.reading is None and not item.entry.elsewhere]
@@ -623,22 +626,42 @@ class _Question:
                 count += 1
                 if count > PAIRS:
                     return
-                yield self._compared(name, before, after, (low, high), witness)
+                yield self._compared(name, before, after, (low, high), left_out)
 
     def _compared(self, knob: str, before: Observed, after: Observed, values: tuple[int, int],
-                  witness: Mapping[str, int]) -> Compared:
-        moved: dict[str, tuple[Quantity, Quantity]] = {}
+                  left_out: Sequence[frozenset[int]]) -> Compared:
+        found = Compared(knob, before, after, values, {}, {}, (), ())
         same: list[str] = []
         unknown: list[str] = []
+        # both settings on the very same host and boot: what the knob does, not what else differs from boot to boot
+        keys = self._keys[id(before)]
+        beside = self._read(after, keys)
         for name, row in self.site.model.rows.items():
-            one, other = (self.reader(item, self._at(item, witness)).quantity(row) for item in (before, after))
-            if not isinstance(one, Quantity) or not isinstance(other, Quantity):
+            if any(isinstance(self.reader(item, self.priors).number(row.expr), Missing) for item in (before, after)):
                 unknown.append(name)
-            elif (one.low, one.high, one.value) == (other.low, other.high, other.value):
+            elif knob not in knobs_in(row.expr):
                 same.append(name)
             else:
-                moved[name] = (one, other)
-        return Compared(knob, before, after, values, moved, tuple(same), tuple(unknown))
+                by = self._difference(self._lowerings[id(before)].number(row.expr), beside.number(row.expr), left_out)
+                if by == point(0):
+                    same.append(name)
+                else:
+                    (found.undecided if 0 in by else found.moved)[name] = by
+        return replace(found, same=tuple(same), unknown=tuple(unknown))
+
+    def _difference(self, first: Pair, second: Pair, left_out: Sequence[frozenset[int]]) -> Interval:
+        """By how much ``second`` is more than ``first``: each side of what is predicted, over all constants."""
+        sides = [(second.low, first.low)]
+        if not (first.exact and second.exact):
+            sides.append((second.high, first.high))
+        ends: list[int] = []
+        for correction in left_out:
+            kept = [place for place in range(len(self.statements)) if place not in correction]
+            for left, right in sides:
+                gap = self._first.total([(left, 1), (right, -1)])
+                senses: tuple[Sense, Sense] = ("min", "max")
+                ends += [self._far(gap, sense, kept, Interval(gap.low, gap.high)) for sense in senses]
+        return Interval(min(ends), max(ends))
 
 
 def _wider(one: Bound, other: Bound) -> Bound:
