@@ -146,7 +146,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What the calibrated model says of one setting: the outcomes that are possible, and why.
+    """What the calibrated model says of one setting: the outcomes that are possible (none where facts lack), and why.
 
     ``rows`` are the rows that the observation states, with what they are now predicted to be. ``open`` are facts whose
     constraints could not be judged.
@@ -225,8 +225,7 @@ def calibrate(site: Site, entries: Sequence[Entry], *, constants: Mapping[str, s
                         kind="usage")
     found = _Question(site, observed, priors, time.monotonic() + seconds).answer()
     readings = [item for item in observed if item.reading is not None and item.entry in logs]
-    facts = found.readings[0].facts if found.readings else {}
-    return replace(found, drift=drift(site.model, readings, facts) if len(readings) > 1 else None)
+    return replace(found, drift=drift(site.model, readings) if len(readings) > 1 else None)
 
 
 def priors_of(site: Site, picked: Mapping[str, str | None] | None) -> dict[str, Interval]:
@@ -482,15 +481,26 @@ class _Question:
             return End(found.value, (), found.proven, False)
         by = [place for place in kept if self.statements[place] not in self.silent]
         if found.proven:
-            for place in list(by):
-                rest = [other for other in by if other != place]
-                without = self._stages.reach(self._first.opened[name], sense, self._only(rest))
-                if without is not None and without.proven and without.value == found.value:
-                    by = rest
+            by = self._least(name, sense, found.value, by)
         past = Interval(prior.low, found.value - 1) if low else Interval(found.value + 1, prior.high)
         statements = tuple(self.statements[place] for place in by)
         return End(found.value, statements, found.proven,
                    self._excluded(statements, {**self.priors, name: past}, name))
+
+    def _least(self, name: str, sense: Sense, value: int, places: list[int]) -> list[int]:
+        """A minimal part of ``places`` that alone lets the constant go no further than ``value``."""
+        by, size = places, max(len(places) // 2, 1)
+        while True:
+            for start in range(0, len(places), size):
+                rest = [place for place in by if place not in places[start:start + size]]
+                if len(rest) == len(by):
+                    continue
+                without = self._stages.reach(self._first.opened[name], sense, self._only(rest))
+                if without is not None and without.proven and without.value == value:
+                    by = rest
+            if size == 1:
+                return by
+            places, size = by, max(min(size, len(by)) // 2, 1)
 
     def _at(self, item: Observed, told: Mapping[str, int]) -> dict[str, Interval]:
         """The values of all unknowns as facts of one observation."""
@@ -545,7 +555,8 @@ class _Question:
             if item.entry.asked and result.missing:
                 raise self._missing(item, result.missing)
             missing |= dict.fromkeys(sorted({name for one in result.constraints for name in one.missing}))
-            outcomes |= self._outcomes(item, result.outcomes, kept)
+            if not result.missing:  # else what decides first is not known, and nothing can be said
+                outcomes |= self._outcomes(item, result.outcomes, kept)
             for checked in result.constraints:
                 require = checked.require
                 if checked.applies and checked.hard and not checked.missing and self._depends(require):
@@ -579,9 +590,11 @@ class _Question:
                decided: bool) -> Bound:
         """What is needed, there and left: where that decides anything over all constants together."""
         main = any(require.name in names for _, names in item.site.model.needs)
-        nodes = (require.need, require.limit, require.slack)
-        need, limit, slack = (self._span(item, node, reader, kept if main or not decided else None) for node in nodes)
-        return Bound(require, need, limit, slack)
+        over = kept if main or not decided else None
+        moves = facts_in(require.limit).keys() & self.constants.keys()
+        return Bound(require, self._span(item, require.need, reader, over),
+                     self._span(item, require.limit, reader, over if moves else None),
+                     self._span(item, require.slack, reader, over))
 
     def _span(self, item: Observed, node: Expr, reader: Reader, kept: Collection[int] | None) -> Interval:
         """What ``node`` may be, over all constants that agree with the statements at ``kept`` together."""

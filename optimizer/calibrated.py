@@ -118,7 +118,9 @@ def _drift_json(found: Drift, whole: Calibration) -> dict[str, Any]:
 
     def kind(name: str) -> str:
         spec = facts.get(name) or facts.get(name.rpartition(".")[0])
-        return "constant" if spec and spec.prior else "each boot" if spec and spec.each_boot else "other"
+        if spec is None:
+            return "printed"
+        return "constant" if spec.prior else "each boot" if spec.each_boot else "given"
 
     return {
         "boots": list(found.boots),

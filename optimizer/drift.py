@@ -23,7 +23,7 @@ class Spread:
 
     ``values`` is what each boot printed, by its name. ``apart`` is how far they differ at least: 0 where one value
     could have printed so every time. ``constant`` marks a constant of the engine; ``less`` is, for a row that the model
-    predicts, what each boot printed less what was predicted from its own facts.
+    predicts, what each boot printed less what the declared constants predict from its own facts.
     """
 
     name: str
@@ -57,8 +57,8 @@ def _hull(values: Mapping[str, Interval]) -> Interval:
     return Interval(min(value.low for value in values.values()), max(value.high for value in values.values()))
 
 
-def drift(model: EngineModel, observed: Sequence[Observed], constants: Mapping[str, Interval]) -> Drift:
-    """The figures of boots beside each other; ``constants`` are what the calibration made of the engine's."""
+def drift(model: EngineModel, observed: Sequence[Observed]) -> Drift:
+    """The figures of boots beside each other; those of other settings than the first, or another host, stand apart."""
     first, *rest = observed
     same, other = [first], {}
     for item in rest:
@@ -84,8 +84,7 @@ def drift(model: EngineModel, observed: Sequence[Observed], constants: Mapping[s
             unit = model.rows[name].unit if name in model.rows else reading_of.unit if reading_of else "B"
             if name not in item.reading.facts:
                 rows.setdefault(name, Spread(name, unit, {})).values[item.about] = value
-    return Drift(names, tuple(_several(facts)),
-                 tuple(_less(model, spread, same, constants) for spread in _several(rows)), other)
+    return Drift(names, tuple(_several(facts)), tuple(_less(model, spread, same) for spread in _several(rows)), other)
 
 
 def _several(found: Mapping[str, Spread]) -> list[Spread]:
@@ -114,16 +113,14 @@ def _differs(first: Observed, item: Observed) -> str:
     return ""
 
 
-def _less(model: EngineModel, spread: Spread, observed: Sequence[Observed],
-          constants: Mapping[str, Interval]) -> Spread:
+def _less(model: EngineModel, spread: Spread, observed: Sequence[Observed]) -> Spread:
     declared = {**model.rows, **model.sums}.get(spread.name)
     if declared is None:
         return spread
     less: dict[str, Interval] = {}
     for item in observed:
         if item.about in spread.values:
-            given = replace(item.given, facts={**item.given.facts, **constants})
-            value = Reader(model, given, cast(Shape, item.shape)).number(declared.expr)
+            value = Reader(model, item.given, cast(Shape, item.shape)).number(declared.expr)
             if isinstance(value, Interval):
                 less[item.about] = spread.values[item.about] - value
     return replace(spread, less=less or None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from models.interval import MIB
+from models.interval import GIB, MIB
 from optimizer.render import _console, _count, _heading, _knob, _list, _safe, _table, amount, span
 
 #: Conflicts that are shown; the rest are in the JSON.
@@ -58,7 +58,7 @@ def _conflicts(console: Any, document: Mapping[str, Any]) -> None:
         console.print(f"\nWhich statements are wrong is not known: {count} largest sets can be true.")
     smaller = len(document["other_sets"])
     if smaller:
-        console.print(f"No larger set can be true; {smaller} more cannot be enlarged: --json names what each leaves out.")
+        console.print(f"No larger set can be true; {smaller} smaller ones are in the --json answer.")
 
 
 def _reading(console: Any, reading: Mapping[str, Any], *, paste: bool) -> None:
@@ -109,21 +109,24 @@ def _observations(console: Any, document: Mapping[str, Any]) -> None:
         return
     under = "" if document["consistent"] else ", whichever of the largest sets is true"
     console.print(f"\n[bold]What the engine's arithmetic says of each now{under}[/]")
-    table = _table("setting", "observed", "the model says", "by", ("need", "right"), ("there is", "right"),
-                   ("left", "right"))
+    table = _table("setting", "observed", "the model says", "by", ("need, GiB", "right"), ("there is, GiB", "right"),
+                   ("left, GiB", "right"))
     for item in document["observations"]:
         said = "asked" if item["asked"] else _WORDS.get(item["outcome"] or "", "")
-        can = " or ".join(_WORDS[word] for word in item["outcomes"])
-        wrong = item["outcome"] is not None and item["outcome"] not in item["outcomes"]
-        if item["outcome"] in ("preempts", "rejects_long_requests", "stalls"):
-            wrong = False
+        can = " or ".join(_WORDS[word] for word in item["outcomes"]) or "not known"
+        # what only load shows is no outcome of a boot: the model may well say that it serves
+        seen = item["outcome"] not in (None, "preempts", "rejects_long_requests", "stalls")
+        wrong = seen and item["outcomes"] and item["outcome"] not in item["outcomes"]
         bound = _nearest(item["bounds"])
         figures = ("", "", "", "") if bound is None else (
-            bound["name"], *(span(bound[key]["low"], bound[key]["high"], bound["unit"])
-                             for key in ("need", "limit", "slack")))
-        colour = "red" if wrong else "yellow" if len(item["outcomes"]) > 1 else "green"
+            bound["name"], *(_gib(bound[key]) for key in ("need", "limit", "slack")))
+        colour = "red" if wrong else "green" if len(item["outcomes"]) == 1 else "yellow"
         table.add_row(_safe(item["about"]), said, f"[{colour}]{can}[/]", *figures)
     console.print(table)
+
+
+def _gib(ends: Mapping[str, int]) -> str:
+    return f"{ends['low'] / GIB:,.2f} to {ends['high'] / GIB:,.2f}"
 
 
 def _nearest(bounds: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -167,7 +170,7 @@ def _drift(console: Any, drift: Mapping[str, Any]) -> None:
                           "" if less is None else span(less["low"], less["high"], item["unit"]))
         if facts or rows:
             console.print(table)
-        same = [item["name"] for item in (*drift["facts"], *drift["rows"]) if item["apart"] == 0]
+        same = [item["name"] for item in (*drift["facts"], *drift["rows"]) if item["apart"] == 0 and item not in rows]
         if same:
             console.print("  the same at every boot, as far as printed: " + _safe(", ".join(same)))
         if any(item["kind"] == "each boot" for item in facts):
