@@ -223,8 +223,9 @@ def own_boot(site: Site) -> Entry | None:
 
 
 def outcomes_of(model: EngineModel) -> tuple[Outcome, ...]:
-    """What can become of a boot by this model's constraints, or by what a log shows, from best to worst."""
-    return tuple(sorted({Outcome.SERVES, *(require.broken for require in model.requires)}))
+    """What can become of a boot by this model's constraints (or stalls, which a log shows), from best to worst."""
+    return tuple(sorted({Outcome.SERVES, *(require.broken for require in model.requires
+                                           if require.use != "evidence" or require.broken is Outcome.STALLS)}))
 
 
 def observe(entry: Entry, site: Site, constants: Collection[str]) -> Observed:

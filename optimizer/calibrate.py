@@ -57,13 +57,15 @@ Facts = Mapping[str, Interval]
 class Statement:
     """One thing that an observation states: its outcome, a printed row, or a constant that its own log printed.
 
-    It can be true where every one of ``conditions`` holds for some value of what is not known.
+    It can be true where every one of ``conditions`` holds for some value of what is not known. ``against`` says why it
+    cannot be true whatever the constants are; empty where it can.
     """
 
     observed: Observed
     what: str
     text: str
     conditions: tuple[Cond, ...]
+    against: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -336,7 +338,8 @@ class _Question:
             if missing or lacking:
                 raise self._missing(item, [*lacking, *missing])
             conditions = self._conditions(item, item.outcome, at_boot=True)
-            yield Statement(item, "outcome", item.outcome.word.replace("_", " "), conditions)
+            yield Statement(item, "outcome", item.outcome.word.replace("_", " "), conditions,
+                            tuple(self._never(item, item.outcome)))
         rows = {**model.rows, **model.sums}
         for name, printed in item.printed.items():
             row = rows[name]
@@ -348,13 +351,16 @@ class _Question:
                 raise self._missing(item, sorted(value.names))
             if of_the_log and not facts_in(row.expr).keys() & self.priors.keys():
                 continue  # what a log prints of the rest is for `check` to judge
+            against = () if value.meet(printed) else (
+                f"{name} is {value.low:,} to {value.high:,} {row.unit} whatever the constants are",)
             yield Statement(item, name, f"{name} {self._text(item, name)}",
-                            (AtMost(row.expr, lift(printed.high)), AtMost(lift(printed.low), row.expr)))
+                            (AtMost(row.expr, lift(printed.high)), AtMost(lift(printed.low), row.expr)), against)
         for name, value in item.own.items():
             if name in self.priors:
-                fact = Fact(name)
+                fact, prior = Fact(name), self.priors[name]
+                against = () if value.meet(prior) else (f"{name} is taken to be {prior.low:,} to {prior.high:,}",)
                 yield Statement(item, name, f"{name} {self._text(item, name)}",
-                                (AtMost(fact, lift(value.high)), AtMost(lift(value.low), fact)))
+                                (AtMost(fact, lift(value.high)), AtMost(lift(value.low), fact)), against)
 
     @staticmethod
     def _text(item: Observed, name: str) -> str:
@@ -396,6 +402,17 @@ class _Question:
         broken = [~require.holds for require, truth in zip(ways, truths, strict=True) if truth is None]
         found.append(NEVER if not broken else broken[0] if len(broken) == 1 else Either(tuple(broken)))
         return tuple(found)
+
+    def _never(self, item: Observed, outcome: Outcome) -> Iterator[str]:
+        """Why ``outcome`` cannot be, whatever the constants are."""
+        reader = self.reader(item, self.priors)
+        hard = hard_of(item.site.model, item.given.limits)
+        for require in hard:
+            if require.broken > outcome and require.phase is Phase.BOOT and reader.condition(require.holds) is False:
+                yield f"{require.name} is broken: {require.broken.word.replace('_', ' ')}"
+        ways = [require for require in hard if require.broken is outcome]
+        if outcome is not Outcome.SERVES and ways and all(reader.condition(way.holds) is True for way in ways):
+            yield f"{', '.join(way.name for way in ways)} cannot be broken here"
 
     def _post(self, statement: Statement, literal: Any) -> bool:
         """Demands ``statement`` where ``literal`` holds; whether that forbids anything."""

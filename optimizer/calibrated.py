@@ -47,7 +47,7 @@ def _statement_json(statement: Statement, found: Calibration) -> dict[str, Any]:
     return {
         "name": statement.name, "observation": entry.about, "what": statement.what, "text": statement.text,
         "file": entry.place.file, "line": entry.lines.get(statement.what, entry.place.line),
-        "says_something": statement not in found.silent,
+        "says_something": statement not in found.silent, "against": list(statement.against),
     }
 
 
@@ -81,7 +81,8 @@ def _reading_json(reading: Narrowed) -> dict[str, Any]:
     return {
         "left_out": _names(reading.left_out),
         "constants": [_constant_json(constant) for constant in reading.constants],
-        "site_facts": [f'{constant.spec.name} = "{constant.words}"' for constant in reading.constants],
+        "site_facts": [f'{constant.spec.name} = "{constant.words}"' for constant in reading.constants
+                       if (constant.low.by and constant.high.by) or constant.stands in ("partly", "outside")],
     }
 
 

@@ -46,8 +46,10 @@ def _conflicts(console: Any, document: Mapping[str, Any]) -> None:
     if common and len(conflicts) > 1:
         console.print(f"\nEvery conflict holds: [bold]{_safe(', '.join(sorted(common)))}[/]")
     console.print("\n[bold]Each of these sets is impossible, and would be possible without any one of its members[/]")
+    against = {item["name"]: item["against"] for item in document["statements"]}
     for conflict in conflicts[:_CONFLICTS]:
-        console.print("  - " + _safe("; ".join(conflict)))
+        why = [text for name in conflict for text in against[name]]
+        console.print("  - " + _safe("; ".join(conflict) + (f" ({'; '.join(why)})" if why else "")))
     more = len(conflicts) - _CONFLICTS
     if more > 0:
         console.print(f"  and {more} more (--json has all)")
@@ -82,7 +84,7 @@ def _reading(console: Any, reading: Mapping[str, Any], *, paste: bool) -> None:
             found = constant[end]
             by = "; ".join(found["by"]) or "nothing that was stated"
             console.print(f"    no {word} by: {_safe(by)}{_how(found)}")
-    if paste:
+    if paste and reading["site_facts"]:
         console.print("\nTo go on with it, as --fact or in site.toml:")
         console.print(_safe("[facts]"))
         for line in reading["site_facts"]:

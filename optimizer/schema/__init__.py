@@ -6,7 +6,8 @@ import json
 from importlib.resources import files
 from typing import Any, Final
 
-NAMES: Final = ("calibrate", "check", "error", "free", "init", "laws", "ledger", "next", "pareto", "propose", "solve", "why")
+NAMES: Final = ("calibrate", "check", "error", "free", "init", "laws", "ledger", "next", "pareto", "propose", "solve",
+                "why")
 
 _SHARED: Final = "common.json#"
 
