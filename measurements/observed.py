@@ -242,8 +242,9 @@ def observe(entry: Entry, site: Site, constants: Collection[str]) -> Observed:
     printed = {name: _row(entry, model, name, text) for name, text in entry.printed.items()}
     then = _loaded(entry, site)
     if then.model.container != model.container:
+        named = next((name for name in ("checkpoint", "container", "model") if name in entry.lines), "")
         raise entry.refuse(f"is of another model file ({then.model.container}, not {model.container}): its constants "
-                           "are others", "set")
+                           "are others", named)
     if then.knobs.get("tp") != site.knobs.get("tp"):
         raise entry.refuse("is of another number of cards: what a card holds is another", "tp")
     own = {name: value for name, value in facts.items() if value is not None}

@@ -34,7 +34,7 @@ from models.interval import Interval, point
 from optimizer.check import MissingFacts, how_to_get
 from optimizer.conflicts import explore
 from optimizer.drift import Drift, drift
-from optimizer.solve import Disagreement
+from optimizer.solve import Disagreement, OutOfTime
 
 if TYPE_CHECKING:
     from optimizer.lower import Lowering, Pair, Reach, Sense
@@ -211,8 +211,9 @@ def calibrate(site: Site, entries: Sequence[Entry], *, constants: Mapping[str, s
     """What ``entries`` (and the boot logs ``boots``, and the site's own) say of the engine's constants.
 
     ``constants`` picks those in question, each with the interval it may lie in (None: its prior). Raises ReadError for
-    what cannot be read, MissingFacts where a statement cannot be judged without facts that nobody gave, and
-    Disagreement when plain arithmetic does not find what the solver found.
+    what cannot be read, MissingFacts where a statement cannot be judged without facts that nobody gave, OutOfTime where
+    not one set of statements that can be true was found, and Disagreement when plain arithmetic does not find what the
+    solver found.
     """
     if site.removed:
         gone = ", ".join(removed.name for removed, _ in site.removed)
@@ -220,9 +221,11 @@ def calibrate(site: Site, entries: Sequence[Entry], *, constants: Mapping[str, s
     priors = priors_of(site, constants)
     own = own_boot(site)
     logs = [*([own] if own is not None else []), *boots]
+    if not logs and not entries:
+        raise ReadError("give what was observed: --observed FILE, --boot LOG, or a site with a boot log of its own",
+                        kind="usage")
     observed = [observe(entry, site, priors) for entry in (*logs, *entries)]
-    told = {about for item in observed if (about := item.about)}
-    if len(told) < len(observed):
+    if len({item.about for item in observed}) < len(observed):
         raise ReadError("two boot logs, or a log and an observation, have one name: labels must tell them apart",
                         kind="usage")
     found = _Question(site, observed, priors, time.monotonic() + seconds).answer()
@@ -397,7 +400,7 @@ class _Question:
         if any(truth is False for truth in truths):
             return tuple(found)
         lacking = sorted({name for truth in truths if isinstance(truth, Missing) for name in truth.names})
-        if lacking:
+        if lacking and at_boot:  # of a prediction it is said what was not judged
             raise self._missing(item, lacking)
         broken = [~require.holds for require, truth in zip(ways, truths, strict=True) if truth is None]
         found.append(NEVER if not broken else broken[0] if len(broken) == 1 else Either(tuple(broken)))
@@ -425,13 +428,16 @@ class _Question:
             truth = reader.condition(condition)
             if truth is True:
                 continue
+            demanded = NEVER if truth is False else condition
             try:
-                lowering.allow(NEVER if truth is False else condition, literal)
+                _read(lowering, demanded)
             except Lacking as error:
                 lacking = ", ".join(sorted(error.names))
                 self.warnings[f"{statement.name} is judged only in part without {lacking}"] = None
                 continue
-            says = True
+            before = lowering.size
+            lowering.allow(demanded, literal)
+            says = says or lowering.size > before
         return says
 
     def impossible(self, statement: Statement, facts: Facts) -> bool:
@@ -454,6 +460,9 @@ class _Question:
         conflicts, corrections, complete = explore(len(self.statements), self.possible, most=MOST,
                                                    until=time.monotonic() + (self.until - time.monotonic()) / 2)
         complete = complete and not self._stages.undecided
+        if not corrections:
+            raise OutOfTime("the time limit came before any set of statements was found that can be true; give fewer "
+                            "observations, or fewer constants with --constant", kind="usage")
         corrections.sort(key=lambda correction: (len(correction), sorted(correction)))
         least = len(corrections[0]) if corrections else 0
         largest = [item for item in corrections if len(item) == least][:READINGS]
@@ -491,6 +500,8 @@ class _Question:
     def _end(self, name: str, sense: Sense, found: Reach, kept: Sequence[int]) -> End:
         prior, low = self.priors[name], sense == "min"
         if found.proven:
+            if found.told[name] != found.value:
+                raise Disagreement(f"{name} is {found.told[name]:,} where the solver says {found.value:,}")
             for place in kept:
                 if self.impossible(self.statements[place], self._at(self.statements[place].observed, found.told)):
                     raise Disagreement(f"{self.statements[place].name} cannot be at {name} {found.value:,}")
@@ -615,12 +626,17 @@ class _Question:
 
     def _span(self, item: Observed, node: Expr, reader: Reader, kept: Collection[int] | None) -> Interval:
         """What ``node`` may be, over all constants that agree with the statements at ``kept`` together."""
+        from optimizer.lower import Lacking
+
         plain = reader.number(node)
         if not isinstance(plain, Interval):
             raise Disagreement(f"{item.about}: what was judged cannot be computed")
         if kept is None:
             return plain
-        pair = self._lowerings[id(item)].number(node)
+        try:
+            pair = self._lowerings[id(item)].number(node)
+        except Lacking:  # of a branch that plain arithmetic rules out
+            return plain
         return Interval(self._far(pair.low, "min", kept, plain), self._far(pair.high, "max", kept, plain))
 
     def _far(self, side: Any, sense: Sense, kept: Collection[int], within: Interval) -> int:
@@ -660,6 +676,8 @@ class _Question:
 
     def _compared(self, knob: str, before: Observed, after: Observed, values: tuple[int, int],
                   left_out: Sequence[frozenset[int]]) -> Compared:
+        from optimizer.lower import Lacking
+
         found = Compared(knob, before, after, values, {}, {}, (), ())
         same: list[str] = []
         unknown: list[str] = []
@@ -672,7 +690,12 @@ class _Question:
             elif knob not in knobs_in(row.expr):
                 same.append(name)
             else:
-                by = self._difference(self._lowerings[id(before)].number(row.expr), beside.number(row.expr), left_out)
+                try:
+                    first, second = self._lowerings[id(before)].number(row.expr), beside.number(row.expr)
+                except Lacking:
+                    unknown.append(name)
+                    continue
+                by = self._difference(first, second, left_out)
                 if by == point(0):
                     same.append(name)
                 else:
@@ -692,6 +715,15 @@ class _Question:
                 senses: tuple[Sense, Sense] = ("min", "max")
                 ends += [self._far(gap, sense, kept, Interval(gap.low, gap.high)) for sense in senses]
         return Interval(min(ends), max(ends))
+
+
+def _read(lowering: Lowering, condition: Cond) -> None:
+    """Encodes what ``condition`` is written with, so that demanding it adds nothing but the demand."""
+    if isinstance(condition, AtMost):
+        lowering.number(condition.left)
+        lowering.number(condition.right)
+    else:
+        lowering.condition(condition)
 
 
 def _wider(one: Bound, other: Bound) -> Bound:

@@ -27,6 +27,9 @@ Sense = Literal["max", "min"]
 #: What proving a tie-break may take; they take milliseconds where they are not hopeless.
 TIE_SECONDS: Final = 0.6
 
+#: What the search led by the linear relaxation may take, before others are tried.
+LINEAR_SECONDS: Final = 2.0
+
 #: CP-SAT adds in 64 bits; a declared quantity stays far below.
 LARGEST: Final = 1 << 60
 
@@ -640,8 +643,8 @@ class Stages:
     """Solves a lowering for one objective after another, each held at its best while the next is sought.
 
     One worker and a fixed seed, so that equal questions get equal answers; ``seconds`` limits all solves
-    together. ``linear`` models hold sums of wide numbers and hardly a choice: relaxing all of it makes
-    milliseconds of what propagation alone does not end.
+    together. ``linear`` models hold sums of wide numbers and hardly a choice: a search led by the linear relaxation
+    of all of it makes milliseconds of what others do not end; where it does not end itself, the others are tried.
     """
 
     def __init__(self, lowering: Lowering, seconds: float, *, linear: bool = False) -> None:
@@ -651,6 +654,7 @@ class Stages:
         self._solver.parameters.random_seed = 1
         # 9.15 calls `A x <= y or A x > y` infeasible past 2^33 with this on
         self._solver.parameters.auto_detect_greater_than_at_least_one_of = False
+        self._linear = linear
         if linear:
             self._solver.parameters.linearization_level = 2
         self._until = time.monotonic() + seconds
@@ -766,7 +770,15 @@ class Stages:
         self._solver.parameters.max_time_in_seconds = left if seconds is None else min(left, seconds)
         # much probing costs more than the first objective itself; with none, two curves of a row take ten times longer
         self._solver.parameters.cp_model_probing_level = 1 if seconds is None else 2
+        if self._linear:
+            whole = self._solver.parameters.max_time_in_seconds
+            self._solver.parameters.search_branching = cp_model.LP_SEARCH
+            self._solver.parameters.max_time_in_seconds = min(LINEAR_SECONDS, whole)
         status = self._solver.status_name(self._solver.solve(cp))
+        if self._linear and status in ("UNKNOWN", "FEASIBLE") and whole > LINEAR_SECONDS:
+            self._solver.parameters.search_branching = cp_model.PORTFOLIO_SEARCH
+            self._solver.parameters.max_time_in_seconds = whole - LINEAR_SECONDS
+            status = self._solver.status_name(self._solver.solve(cp))
         if status == "MODEL_INVALID":
             raise CannotLower(cp.validate())  # never to be taken for a time limit
         if status not in ("OPTIMAL", "FEASIBLE"):

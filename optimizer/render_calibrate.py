@@ -172,9 +172,12 @@ def _drift(console: Any, drift: Mapping[str, Any]) -> None:
                           "" if less is None else span(less["low"], less["high"], item["unit"]))
         if facts or rows:
             console.print(table)
-        same = [item["name"] for item in (*drift["facts"], *drift["rows"]) if item["apart"] == 0 and item not in rows]
+        same = [item for item in (*drift["facts"], *drift["rows"]) if item["apart"] == 0 and item not in rows]
+        named = [item["name"] for item in same if item.get("kind", "printed") != "printed"]
         if same:
-            console.print("  the same at every boot, as far as printed: " + _safe(", ".join(same)))
+            more = f"{len(same) - len(named)} more figures" if len(same) > len(named) else ""
+            console.print("  the same at every boot, as far as printed: " + _safe(", ".join([*named, more] if more else
+                                                                                      named)))
         if any(item["kind"] == "each boot" for item in facts):
             console.print("  what is measured anew at each boot is no constant: reckon with the worst that it was")
     for item in drift["other"]:
