@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
 from pathlib import Path
@@ -24,7 +25,7 @@ from optimizer.lower import Reach, Side
 from optimizer.render_calibrate import show_calibrate
 from optimizer.solve import Disagreement, OutOfTime
 from tests.optimizer.servers import ask
-from tests.optimizer.test_schema import answered, valid
+from tests.optimizer.test_schema import VALIDATORS, answered, edited, valid
 
 Capture = pytest.CaptureFixture[str]
 SITE = Path(measurements.__path__[0]) / "sites" / "unified-memory"
@@ -303,6 +304,46 @@ def test_a_solver_that_errs_is_found_out(tmp_path: Path, monkeypatch: pytest.Mon
         told(tmp_path, TWO_FIGURES)
 
 
+def test_what_is_known_of_one_value_must_agree(tmp_path: Path) -> None:
+    # a printed budget, and what memory less the weights leaves: the weights are then the ones that both allow
+    weights, margin = size("67.7GiB"), {"fit_margin": None, "work_fixed": f"{38 * GIB // 10}B"}
+    total = 20 * GIB + size("35.8GiB").high + weights.low - GIB // 20  # whole: 35.70 to 35.80 GiB; printed: from 35.75
+    found = told(tmp_path, f"""\
+[[observed]]
+about = "kept"
+elsewhere = true
+set = {{ kv_pool_positions = 524288, host_reserve_gib = 20 }}
+facts = {{ device_budget = "35.8GiB", mem_total = "{total}B" }}
+outcome = "serves"
+""", constants=margin)
+    need = 524_288 * 29_500 + 38 * GIB // 10 + 2 * (840 * GIB // 100)
+    budget = Interval(total - weights.high - 20 * GIB, total - weights.low - 20 * GIB).meet(size("35.8GiB"))
+    assert budget is not None
+    assert budget.low == size("35.8GiB").low
+    assert spans(found)["fit_margin"] == Interval(0, budget.high - need)
+    (bound,) = [one for one in found.predicted[0].bounds if one.require.name == "kv_pool_fit"]
+    assert bound.limit == budget
+
+
+def test_schemas_are_strict(noted: Calibration, table: Calibration) -> None:
+    good, bad = calibrate_json(noted), calibrate_json(table)
+    wrong = [
+        edited(good, lambda d: d.update(note="")),
+        edited(good, lambda d: d.pop("drift")),
+        edited(good, lambda d: d.update(consistent=False)),
+        edited(bad, lambda d: d.update(consistent=True)),
+        edited(good, lambda d: d["readings"][0]["constants"][0].update(fact="position_bytes=1..")),
+        edited(good, lambda d: d["readings"][0]["constants"][0]["low"].update(value=1.5)),
+        edited(good, lambda d: d["readings"][0]["constants"][0].update(declared_stands="so")),
+        edited(good, lambda d: d["observations"][0].update(outcomes=["explodes"])),
+        edited(good, lambda d: d["observations"][0]["bounds"][0].pop("need")),
+        edited(good, lambda d: d["compared"][0].update(observations=["one"])),
+        edited(bad, lambda d: d["conflicts"].append([])),
+    ]
+    for number, document in enumerate(wrong):
+        assert not VALIDATORS["calibrate"].is_valid(document), number
+
+
 def test_constants_picked(tmp_path: Path) -> None:
     found = told(tmp_path, TWO_FIGURES, constants={"position_bytes": "29400B..29600B", "work_fixed": None})
     assert set(spans(found)) == {"position_bytes", "work_fixed"}
@@ -406,6 +447,21 @@ def test_the_command_refuses(capsys: Capture, tmp_path: Path) -> None:
     lacking.write_text('[[observed]]\nelsewhere = true\noutcome = "clamped"\n', encoding="utf-8")
     said = ask(capsys, "calibrate", str(SITE), "--observed", str(lacking), "--json")
     assert (said.code, [item["name"] for item in said.document["missing"]]) == (4, ["mem_total"])
+
+
+def test_what_only_load_shows_is_not_seen_at_boot(tmp_path: Path) -> None:
+    pair = load(read_site(SITE.parent / "stated-pair"))
+    text = '[[observed]]\nabout = "{0}"\nset = {{ max_num_seqs = {1} }}\noutcome = "{0}"\n'
+    for outcome, sequences, possible in (("serves", 5, True), ("serves", 3, True), ("preempts", 5, True),
+                                         ("preempts", 3, False), ("refused_at_boot", 5, False)):
+        facts = dict(mem_total="400GiB", ttm_limit="400GiB", memlock="unlimited", card_total="32GiB",
+                     already_held="0MiB", activation_arena="0MiB", step_staging="0MiB", hardware_queues="0MiB",
+                     ngram_table="0B")
+        host = load(replace(pair.sources, facts={**pair.sources.facts, **facts}))
+        found = told(tmp_path, text.format(outcome, sequences), host)
+        assert found.consistent is possible, (outcome, sequences)
+        expected = Outcome.PREEMPTS if sequences == 5 else Outcome.SERVES
+        assert found.predicted[0].outcomes == (expected,)
 
 
 def test_radiance_too(capsys: Capture, tmp_path: Path) -> None:
