@@ -452,12 +452,12 @@ def test_the_command_refuses(capsys: Capture, tmp_path: Path) -> None:
 def test_what_only_load_shows_is_not_seen_at_boot(tmp_path: Path) -> None:
     pair = load(read_site(SITE.parent / "stated-pair"))
     text = '[[observed]]\nabout = "{0}"\nset = {{ max_num_seqs = {1} }}\noutcome = "{0}"\n'
+    facts = {"mem_total": "400GiB", "ttm_limit": "400GiB", "memlock": "unlimited", "card_total": "32GiB",
+             "already_held": "0MiB", "activation_arena": "0MiB", "step_staging": "0MiB", "hardware_queues": "0MiB",
+             "ngram_table": "0B"}
+    host = load(replace(pair.sources, facts={**pair.sources.facts, **facts}))
     for outcome, sequences, possible in (("serves", 5, True), ("serves", 3, True), ("preempts", 5, True),
                                          ("preempts", 3, False), ("refused_at_boot", 5, False)):
-        facts = dict(mem_total="400GiB", ttm_limit="400GiB", memlock="unlimited", card_total="32GiB",
-                     already_held="0MiB", activation_arena="0MiB", step_staging="0MiB", hardware_queues="0MiB",
-                     ngram_table="0B")
-        host = load(replace(pair.sources, facts={**pair.sources.facts, **facts}))
         found = told(tmp_path, text.format(outcome, sequences), host)
         assert found.consistent is possible, (outcome, sequences)
         expected = Outcome.PREEMPTS if sequences == 5 else Outcome.SERVES
