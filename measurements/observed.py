@@ -19,7 +19,7 @@ from measurements.records import LedgerReading, Place, ReadError
 from measurements.site import Site, Sources, fact_value, knob_value, load, printed_rows
 from models.declare import BadValue, EngineModel, FactSpec, Outcome
 from models.evaluate import BootKnobs, Given
-from models.interval import Interval
+from models.interval import Interval, point
 
 #: Observations of one question; each is a part of one solver model.
 MOST: Final = 120
@@ -255,9 +255,10 @@ def observe(entry: Entry, site: Site, constants: Collection[str]) -> Observed:
         for name, value in then.knobs.items():
             if name in entry.sets:
                 seen = as_is.get(name)
-                if reading is not None and name in reading.knobs and isinstance(seen, int) and seen != value:
-                    raise entry.refuse(f"says {name} {model.knobs[name].write(value)}, its log "
-                                       f"{model.knobs[name].write(seen)}", name)
+                span = point(seen) if isinstance(seen, int) else seen
+                if reading is not None and name in reading.knobs and span is not None and value not in span:
+                    printed_as = reading.knobs[name].printed or model.knobs[name].write(span.low)
+                    raise entry.refuse(f"says {name} {model.knobs[name].write(value)}, its log {printed_as}", name)
                 as_is[name] = value
         shape |= as_is
     if reading is not None:

@@ -133,6 +133,40 @@ def test_another_host_knows_nothing_of_this_one(tmp_path: Path, own: Site) -> No
     assert found.own == {"device_budget": size("35.8GiB")}
 
 
+def test_files_of_this_host_say_nothing_of_another(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal:       127104060 kB\nMemAvailable:   100000000 kB\n", encoding="utf-8")
+    here = load(Sources(engine="halogen@0.13.0", host=tmp_path, facts={"checkpoint": "w4b"}))
+    assert "mem_total" in here.given.facts
+    found = seen(tmp_path, '[[observed]]\nelsewhere = true\noutcome = "clamped"\n', here)
+    assert not {"mem_total", "mem_available"} & found.given.facts.keys()
+    assert "mem_total" in seen(tmp_path, '[[observed]]\noutcome = "clamped"\n', here).given.facts
+
+
+RATIO_LOG = """\
+VRAM budget, per card:
+  card total          31.86 GiB
+  already held       264.55 MiB   measured
+  claimable            2.53 GiB
+  vram_weights        22.94 GiB   stated by --vram-weights-mib
+  vram_kv              4.33 GiB   stated by --vram-kv-mib
+I[0] card 0 settled at 572.71 MiB free, against 548.46 MiB (the 512.00 MiB --gpu-headroom-mib and 36.46 MiB kept)
+"""
+
+
+def test_what_a_log_rounds_is_as_stated(tmp_path: Path) -> None:
+    site = load(Sources(engine="radiance@1.0.13", facts={"container": "x"}))
+    (tmp_path / "pair.log").write_text(RATIO_LOG, encoding="utf-8")
+    entry = '[[observed]]\nset = { vram_weights_mib = %d, vram_kv_mib = 4434 }\nledger = "pair.log"\n'
+    for weights, fits in ((23_490, True), (23_500, False)):  # 22.94 GiB: 23,485.4 to 23,495.7 MiB
+        (one,) = entries(tmp_path, entry % weights)
+        if fits:
+            found = observe(one, site, ())
+            assert (found.shape["vram_weights_mib"], found.given.as_is["vram_weights_mib"]) == (weights, weights)
+        else:
+            with pytest.raises(ReadError, match=r"says vram_weights_mib 23500, its log 22\.94 GiB"):
+                observe(one, site, ())
+
+
 def test_figures_are_one_print_step_wide(tmp_path: Path, own: Site) -> None:
     found = seen(tmp_path, '[[observed]]\nprinted = { device_need = "35.0GiB", pool_positions = 262144, '
                            'device_need_and_margin = "36GiB..37.5GiB" }\n', own)
@@ -218,7 +252,7 @@ def test_a_log_is_an_observation(tmp_path: Path, own: Site) -> None:
     logged = observe(of_log(tmp_path / "clamped.log"), own, CONSTANTS)
     assert (logged.outcome, logged.shape) == (found.outcome, found.shape)
     (entry,) = entries(tmp_path, '[[observed]]\nset = { host_reserve_gib = 15 }\nledger = "clamped.log"\n')
-    with pytest.raises(ReadError, match=r"says host_reserve_gib 15, its log 18") as caught:
+    with pytest.raises(ReadError, match=r"says host_reserve_gib 15, its log 18\.0") as caught:
         observe(entry, own, CONSTANTS)
     assert caught.value.line == 2
 
