@@ -299,8 +299,11 @@ class _Question:
                 self.silent.append(statement)
             self.switches.append(literal)
         self._stages = Stages(first, until - time.monotonic(), linear=True)
-        touched = {name for name in self.priors if name in first.touched}
-        self.constants = {name: self.priors[name] for name in self.priors if name in touched}
+        for item in observed:
+            for name in sorted(self.reader(item, self.priors).intervals.contradicted):
+                said = f"{item.about}: the facts given for {name} contradict each other; either may be right"
+                self.warnings[said] = None
+        self.constants = {name: prior for name, prior in self.priors.items() if name in first.touched}
 
     def _read(self, item: Observed, keys: Mapping[str, str]) -> Lowering:
         """``item`` in the solver's model, its facts being these unknowns."""

@@ -85,7 +85,9 @@ def _reading(console: Any, reading: Mapping[str, Any], *, paste: bool) -> None:
             by = "; ".join(found["by"]) or "nothing that was stated"
             console.print(f"    no {word} by: {_safe(by)}{_how(found)}")
     if paste and reading["site_facts"]:
-        console.print("\nTo go on with it, as --fact or in site.toml:")
+        agree = all(constant["declared_stands"] == "inside" for constant in reading["constants"])
+        console.print("\nThe declared values agree with all of it. To reckon with these observations alone, as --fact "
+                      "or in site.toml:" if agree else "\nTo reckon with it, as --fact or in site.toml:")
         console.print(_safe("[facts]"))
         for line in reading["site_facts"]:
             console.print(_safe(line))

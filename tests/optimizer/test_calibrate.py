@@ -323,6 +323,19 @@ outcome = "serves"
     assert spans(found)["fit_margin"] == Interval(0, budget.high - need)
     (bound,) = [one for one in found.predicted[0].bounds if one.require.name == "kv_pool_fit"]
     assert bound.limit == budget
+    assert not found.warnings
+
+
+def test_facts_that_contradict_each_other_are_said_to(tmp_path: Path) -> None:
+    found = told(tmp_path, """\
+[[observed]]
+about = "odd"
+elsewhere = true
+set = { kv_pool_positions = 524288, host_reserve_gib = 20 }
+facts = { device_budget = "29.0GiB", mem_total = "124GiB" }
+outcome = "serves"
+""")
+    assert found.warnings == ("odd: the facts given for device_budget contradict each other; either may be right",)
 
 
 def test_schemas_are_strict(noted: Calibration, table: Calibration) -> None:
