@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from measurements.observed import MOST as MOST_OBSERVED
 from measurements.observed import Entry, Observed, observe, own_boot
 from measurements.records import ReadError
 from measurements.site import Site, fact_value
@@ -77,14 +78,15 @@ class Statement:
 class End:
     """One end of a constant's interval: no value beyond it agrees with all statements.
 
-    ``by`` is a minimal set of statements that alone forbids what is beyond (empty where the prior ends there).
-    ``proven`` is False where the time limit came first: the end is then no tighter than it must be. ``confirmed`` says
-    that interval arithmetic alone forbids what is beyond, too.
+    ``by`` is a minimal set of statements that alone forbids what is beyond (empty where the prior ends there, and where
+    no time was left to find it: ``explained`` is then False). ``proven`` is False where the time limit came first: the
+    end is then no tighter than it must be. ``confirmed`` says that interval arithmetic alone forbids what is beyond.
     """
 
     value: int
     by: tuple[Statement, ...]
     proven: bool
+    explained: bool
     confirmed: bool
 
 
@@ -102,6 +104,11 @@ class Constant:
     def interval(self) -> Interval:
         """What it may be after all."""
         return Interval(self.low.value, self.high.value)
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether it is known better than before, on both sides."""
+        return self.low.value > self.prior.low and self.high.value < self.prior.high
 
     @property
     def stands(self) -> Literal["inside", "partly", "outside"] | None:
@@ -224,6 +231,9 @@ def calibrate(site: Site, entries: Sequence[Entry], *, constants: Mapping[str, s
     if not logs and not entries:
         raise ReadError("give what was observed: --observed FILE, --boot LOG, or a site with a boot log of its own",
                         kind="usage")
+    if len(logs) + len(entries) > MOST_OBSERVED:
+        count = len(logs) + len(entries)
+        raise ReadError(f"these are {count} observations; ask about {MOST_OBSERVED} at a time at most", kind="usage")
     observed = [observe(entry, site, priors) for entry in (*logs, *entries)]
     if len({item.about for item in observed}) < len(observed):
         raise ReadError("two boot logs, or a log and an observation, have one name: labels must tell them apart",
@@ -484,14 +494,17 @@ class _Question:
 
     def _narrow(self, left_out: frozenset[int]) -> Narrowed:
         kept = [place for place in range(len(self.statements)) if place not in left_out]
-        constants: list[Constant] = []
-        for name, prior in self.constants.items():
-            ends = []
-            senses: tuple[Sense, Sense] = ("min", "max")
-            for sense in senses:
-                found = self._reach(name, sense, kept)
-                ends.append(self._end(name, sense, found, kept))
-            constants.append(Constant(self.site.model.facts[name], prior, ends[0], ends[1], self._default(name)))
+        senses: tuple[Sense, Sense] = ("min", "max")
+        # all ends before any reason: a time limit then costs reasons first
+        found = {(name, sense): self._reach(name, sense, kept) for name in self.constants for sense in senses}
+        constants = [
+            Constant(self.site.model.facts[name], prior,
+                     self._end(name, "min", found[name, "min"], kept), self._end(name, "max", found[name, "max"], kept),
+                     self._default(name))
+            for name, prior in self.constants.items()
+        ]
+        if not all(end.proven for constant in constants for end in (constant.low, constant.high)):
+            self.warnings["the time limit came first: a constant of which it says so may be known better"] = None
         return Narrowed(tuple(self.statements[place] for place in sorted(left_out)), tuple(constants))
 
     def _reach(self, name: str, sense: Sense, kept: Collection[int]) -> Reach:
@@ -509,29 +522,40 @@ class _Question:
                 if self.impossible(self.statements[place], self._at(self.statements[place].observed, found.told)):
                     raise Disagreement(f"{self.statements[place].name} cannot be at {name} {found.value:,}")
         if found.value == (prior.low if low else prior.high):
-            return End(found.value, (), found.proven, False)
-        by = [place for place in kept if self.statements[place] not in self.silent]
-        if found.proven:
-            by = self._least(name, sense, found.value, by)
+            return End(found.value, (), found.proven, found.proven, False)
+        by = self._least(name, sense, found.value, kept) if found.proven else None
         past = Interval(prior.low, found.value - 1) if low else Interval(found.value + 1, prior.high)
-        statements = tuple(self.statements[place] for place in by)
-        return End(found.value, statements, found.proven,
+        statements = tuple(self.statements[place] for place in sorted(by if by is not None else kept))
+        return End(found.value, statements if by is not None else (), found.proven, by is not None,
                    self._excluded(statements, {**self.priors, name: past}, name))
 
-    def _least(self, name: str, sense: Sense, value: int, places: list[int]) -> list[int]:
-        """A minimal part of ``places`` that alone lets the constant go no further than ``value``."""
-        by, size = places, max(len(places) // 2, 1)
+    def _least(self, name: str, sense: Sense, value: int, kept: Sequence[int]) -> list[int] | None:
+        """A minimal part of ``kept`` that alone lets the constant go no further than ``value``; None in no time.
+
+        Takes a statement that is broken where the others let it go, until it goes no further, and then leaves out
+        what it did not take.
+        """
+        side = self._first.opened[name]
+        by: list[int] = []
         while True:
-            for start in range(0, len(places), size):
-                rest = [place for place in by if place not in places[start:start + size]]
-                if len(rest) == len(by):
-                    continue
-                without = self._stages.reach(self._first.opened[name], sense, self._only(rest))
-                if without is not None and without.proven and without.value == value:
-                    by = rest
-            if size == 1:
-                return by
-            places, size = by, max(min(size, len(by)) // 2, 1)
+            found = self._stages.reach(side, sense, self._only(by), self._unknown)
+            if found is None or not found.proven:
+                return None
+            if found.value == value:
+                break
+            broken = next((place for place in kept if place not in by and self.impossible(
+                self.statements[place], self._at(self.statements[place].observed, found.told))), None)
+            if broken is None:
+                raise Disagreement(f"{name} {found.value:,} breaks no statement, and cannot be")
+            by.append(broken)
+        for place in list(by):
+            rest = [other for other in by if other != place]
+            found = self._stages.reach(side, sense, self._only(rest))
+            if found is None or not found.proven:
+                return None
+            if found.value == value:
+                by = rest
+        return by
 
     def _at(self, item: Observed, told: Mapping[str, int]) -> dict[str, Interval]:
         """The values of all unknowns as facts of one observation."""

@@ -82,7 +82,7 @@ def _reading_json(reading: Narrowed) -> dict[str, Any]:
         "left_out": _names(reading.left_out),
         "constants": [_constant_json(constant) for constant in reading.constants],
         "site_facts": [f'{constant.spec.name} = "{constant.words}"' for constant in reading.constants
-                       if (constant.low.by and constant.high.by) or constant.stands in ("partly", "outside")],
+                       if constant.narrowed or constant.stands in ("partly", "outside")],
     }
 
 
@@ -96,7 +96,8 @@ def _constant_json(constant: Constant) -> dict[str, Any]:
 
 
 def _end_json(end: End) -> dict[str, Any]:
-    return {"value": end.value, "by": _names(end.by), "proven": end.proven, "confirmed": end.confirmed}
+    return {"value": end.value, "by": _names(end.by), "proven": end.proven, "explained": end.explained,
+            "confirmed": end.confirmed}
 
 
 def _compared_json(one: Compared) -> dict[str, Any]:

@@ -82,7 +82,8 @@ def _reading(console: Any, reading: Mapping[str, Any], *, paste: bool) -> None:
         console.print(f"  [bold]{constant['name']}[/]: {ends}{said}")
         for end, word in (("low", "less"), ("high", "more")):
             found = constant[end]
-            by = "; ".join(found["by"]) or "nothing that was stated"
+            by = "; ".join(found["by"]) or ("nothing that was stated" if found["explained"] else
+                                            "no time was left to say by which")
             console.print(f"    no {word} by: {_safe(by)}{_how(found)}")
     if paste and reading["site_facts"]:
         agree = all(constant["declared_stands"] == "inside" for constant in reading["constants"])
@@ -94,10 +95,8 @@ def _reading(console: Any, reading: Mapping[str, Any], *, paste: bool) -> None:
 
 
 def _how(end: Mapping[str, Any]) -> str:
-    if not end["by"]:
-        return ""
     if not end["proven"]:
-        return " (not proven in time: it may be less wide)"
+        return " (not proven in time: it may be known better)"
     return "" if not end["confirmed"] else " (intervals alone say so too)"
 
 

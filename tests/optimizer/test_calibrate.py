@@ -357,6 +357,11 @@ def test_schemas_are_strict(noted: Calibration, table: Calibration) -> None:
         assert not VALIDATORS["calibrate"].is_valid(document), number
 
 
+def test_too_many_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match="these are 121 observations; ask about 120 at a time"):
+        told(tmp_path, "".join(f'[[observed]]\nabout = "{n}"\noutcome = "serves"\n' for n in range(121)))
+
+
 def test_constants_picked(tmp_path: Path) -> None:
     found = told(tmp_path, TWO_FIGURES, constants={"position_bytes": "29400B..29600B", "work_fixed": None})
     assert set(spans(found)) == {"position_bytes", "work_fixed"}
