@@ -244,17 +244,22 @@ def evaluate(model: EngineModel, given: Given, shape: Shape, reader: Reader | No
             quantities[declared.name] = found
         else:
             unread[declared.name] = found
-    constraints = tuple(
-        checked
-        for checked in (reader.check(r) for r in model.requires if r.use != "search")
-        if not (checked.require.use == "evidence" and (checked.missing or checked.verdict is Verdict.FITS))
-    )
-    verdict, outcome, outcomes = _judge(constraints)
+    verdict, outcome, outcomes, constraints = judge(model, reader)
     notes = tuple(note.text for note in model.notes if reader.condition(note.when) is True)
     return Evaluation(
         dict(reader.knobs), quantities, constraints, verdict, outcome, outcomes,
         tuple(sorted(reader.intervals.contradicted)), notes, _missing(model, reader, constraints), unread,
     )
+
+
+def judge(model: EngineModel, reader: Reader) -> tuple[Verdict, Outcome, tuple[Outcome, ...], tuple[Checked, ...]]:
+    """The verdict on the shape that ``reader`` reads, its outcome, the outcomes possible, and every constraint."""
+    constraints = tuple(
+        checked
+        for checked in (reader.check(r) for r in model.requires if r.use != "search")
+        if not (checked.require.use == "evidence" and (checked.missing or checked.verdict is Verdict.FITS))
+    )
+    return *_judge(constraints), constraints
 
 
 def _judge(constraints: tuple[Checked, ...]) -> tuple[Verdict, Outcome, tuple[Outcome, ...]]:

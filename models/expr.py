@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Final, Generic, TypeVar, cast
@@ -350,6 +350,11 @@ class Walk(Generic[N, C]):
             self._kept.append(node)
         return self._numbers[key]
 
+    def take(self, node: Expr, value: N) -> None:
+        """Takes ``node`` for ``value`` wherever this very object is read."""
+        self._numbers[id(node)] = value
+        self._kept.append(node)
+
     def assume(self, node: Cond, truth: C) -> None:
         """Takes ``node`` for ``truth`` wherever this very object is read."""
         self._conditions[id(node)] = truth
@@ -427,29 +432,37 @@ class Walk(Generic[N, C]):
         raise TypeError(f"no reading for {kind.__name__}")
 
 
-def _nodes_in(node: Expr | Cond) -> Iterator[Expr | Cond]:
-    seen: set[int] = set()
-    pending: list[object] = [node]
+def parts(node: Expr | Cond) -> Iterator[Expr | Cond]:
+    """What ``node`` is directly written with, in order."""
+    pending: list[object] = [getattr(node, field.name) for field in fields(node)]  # type: ignore[arg-type]
     while pending:
-        item = pending.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
+        item = pending.pop(0)
         if isinstance(item, tuple):
-            pending += item
+            pending[:0] = item
         elif isinstance(item, Expr | Cond):
             yield item
-            pending += [getattr(item, field.name) for field in fields(item)]  # type: ignore[arg-type]
+
+
+def inside(nodes: Iterable[Expr | Cond]) -> Iterator[Expr | Cond]:
+    """Every node that ``nodes`` are written with, themselves included, each once."""
+    seen: set[int] = set()
+    pending = list(nodes)
+    while pending:
+        item = pending.pop()
+        if id(item) not in seen:
+            seen.add(id(item))
+            yield item
+            pending += parts(item)
 
 
 def knobs_in(node: Expr | Cond) -> frozenset[str]:
     """The names of the knobs that ``node`` is written with."""
-    return frozenset(item.name for item in _nodes_in(node) if isinstance(item, Knob))
+    return frozenset(item.name for item in inside([node]) if isinstance(item, Knob))
 
 
 def facts_in(node: Expr | Cond) -> dict[str, Fact]:
     """The facts that ``node`` is written with, by name."""
-    return {item.name: item for item in _nodes_in(node) if isinstance(item, Fact)}
+    return {item.name: item for item in inside([node]) if isinstance(item, Fact)}
 
 
 @dataclass(frozen=True, slots=True)

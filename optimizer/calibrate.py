@@ -320,7 +320,8 @@ class _Question:
         from optimizer.lower import Lowering
 
         opened = {name: self._unknown[key] for name, key in keys.items()}
-        return Lowering(item.site.model, item.given, cast(Shape, item.shape), {}, opened=opened, beside=self._first)
+        return Lowering(item.site.model, item.given, cast(Shape, item.shape), {}, opened=opened, beside=self._first,
+                        agreeing=True)
 
     def _open_facts(self, item: Observed) -> Iterator[tuple[str, str]]:
         """The facts of ``item`` that are known to an interval, each with the unknown that it is."""

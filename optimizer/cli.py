@@ -306,6 +306,43 @@ def pareto_command(
     return 3 if front.status == "infeasible" else 0
 
 
+@app.command("sensitivity")
+def sensitivity_command(
+    site: SiteArg = None, goal: GoalOpt = "context", given: GivenOpt = None, at_least: AtLeastOpt = None,
+    at_most: AtMostOpt = None, free: FreeOpt = None, config: ConfigOpt = None, ledger: LedgerOpt = None,
+    engine: EngineOpt = None, sets: SetOpt = None, facts: FactOpt = None, sessions: SessionsOpt = None,
+    host: HostOpt = None, service: ServiceOpt = None, limits: LimitOpt = None, points: PointsOpt = None,
+    prompt_tokens: PromptOpt = None, answer_tokens: AnswerOpt = 512, streams: StreamsOpt = None,
+    corpus: CorpusOpt = None, confidence: ConfidenceOpt = 0.5, extrapolate: BeyondOpt = False,
+    weight: WeightOpt = None,
+    everywhere: Annotated[bool, typer.Option(
+        "--global", help="All uncertain facts at once: how likely shapes fit, which fact that hangs on.")] = False,
+    samples: Annotated[int, typer.Option("--samples", help="--global: draws, a power of two.")] = 128,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="--global: of the draws.")] = 1,
+    as_json: JsonOpt = False,
+) -> int:
+    """What is each knob and each fact worth? Re-solved a step away, and to the ends of what is known."""
+    from optimizer.documents import solve_json
+    from optimizer.render import show_sensitivity, show_solve
+    from optimizer.sensitivity import Sensitivity, sensitivity, sensitivity_json
+
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
+    found = sensitivity(_question(own, goal, given, at_least, at_most, free, 1, load))
+    if not isinstance(found, Sensitivity):
+        _print(solve_json(found), as_json, show_solve)
+        return 3
+    drawn = None
+    if everywhere:
+        from optimizer.render import progress
+        from optimizer.spread import spread
+
+        with progress("drawing facts") as told:
+            drawn = spread(found, samples=samples, seed=seed, progress=told)
+    _print(sensitivity_json(found, drawn), as_json, show_sensitivity)
+    return 0
+
+
 @app.command("next")
 def next_command(
     site: SiteArg = None, goal: SpeedGoalOpt = "prefill", given: GivenOpt = None, at_least: AtLeastOpt = None,

@@ -134,6 +134,11 @@ def laws_used_json(speeds: Iterable[Speed]) -> list[dict[str, Any]]:
     ]
 
 
+def within_json(bound: Bound) -> dict[str, Any]:
+    """A bound that the data or another goal set, and why."""
+    return {"name": bound.name, "sense": bound.sense, "value": bound.value, "text": bound.text, "why": bound.why}
+
+
 def conflict_json(conflict: Conflict) -> dict[str, str]:
     """One member of a minimal conflict."""
     return {"name": conflict.name, "source": conflict.source, "remedy": conflict.remedy}
@@ -150,8 +155,7 @@ def solve_json(answer: Answer) -> dict[str, Any]:
         "goal": question.goal.name,
         "given": {name: model.knobs[name].show(value) for name, value in question.given.items()},
         "bounds": [bound.label for bound in question.bounds if not bound.why],
-        "within": [{"name": bound.name, "sense": bound.sense, "value": bound.value, "text": bound.text,
-                    "why": bound.why} for bound in question.bounds if bound.why],
+        "within": [within_json(bound) for bound in question.bounds if bound.why],
         "status": answer.status,
         "current": None if now is None else check_json(now),
         "shapes": [ranked_json(answer, ranked) for ranked in answer.shapes],

@@ -92,13 +92,15 @@ class Lowering(Algebra[Pair, Holds]):
     shape that breaks a constraint is no answer, so what would become of it need not be encoded. Facts in
     ``zeroed`` count as 0 when nobody gave them: they only shift an objective. ``opened`` facts are variables, each with
     one exact value between its bounds (or of a variable that is there). A lowering ``beside`` another adds to the same
-    CP-SAT model and shares its opened facts, but for those it opens itself. Raises Lacking from :meth:`number` and
-    :meth:`condition` where another fact is missing.
+    CP-SAT model and shares its opened facts, but for those it opens itself. ``agreeing``: what is known of one value in
+    several ways must agree, which narrows what opened facts may be; else either may be right. Raises Lacking from
+    :meth:`number` and :meth:`condition` where another fact is missing.
     """
 
     def __init__(self, model: EngineModel, given: Given, shape: Shape, free: Mapping[str, tuple[int, int]],
                  assumed: Iterable[Cond] = (), *, opened: Mapping[str, tuple[int, int] | Side] | None = None,
-                 beside: Lowering | None = None) -> None:
+                 beside: Lowering | None = None, agreeing: bool = False) -> None:
+        self.agreeing = agreeing
         self.cp: cp_model.CpModel = cp_model.CpModel() if beside is None else beside.cp
         self.opened: dict[str, Side] = {} if beside is None else dict(beside.opened)
         #: The opened facts that anything read so far depends on, of all that stand beside each other.
@@ -246,6 +248,15 @@ class Lowering(Algebra[Pair, Holds]):
         if when is not None:
             posted.only_enforce_if(when)
 
+    def better(self, side: Side, other: Side, sense: Sense, by: int) -> bool:
+        """Requires that ``side`` is better than ``other`` by at least ``by``; False where that cannot be."""
+        if sense == "min":
+            side, other = other, side
+        if side.high < other.low + by:
+            return False
+        self.cp.add(side.expr - other.expr >= by)
+        return True
+
     @property
     def size(self) -> int:
         """How many constraints are posted so far."""
@@ -265,7 +276,6 @@ class Lowering(Algebra[Pair, Holds]):
         return Pair(self._extreme([low.low, high.low], least=True), self._extreme([low.high, high.high], least=False))
 
     def agree(self, name: str, ways: Sequence[Callable[[], Pair]]) -> Pair:
-        # ways of knowing one value hold facts only, so the bounds are plain numbers
         known: list[Pair] = []
         lacking: Lacking | None = None
         for way in ways:
@@ -275,26 +285,26 @@ class Lowering(Algebra[Pair, Holds]):
                 lacking = error
         if not known:
             raise lacking or Lacking(frozenset((name,)))
-        if not all(pair.low.fixed and pair.high.fixed for pair in known):
-            return self._agreed(name, known)
-        low, high = max(pair.low.low for pair in known), min(pair.high.low for pair in known)
-        if low > high:  # they contradict each other; the check says so, and either may be right
-            low, high = min(pair.low.low for pair in known), max(pair.high.low for pair in known)
-        return self._interval(Interval(low, high))
+        if self.agreeing:
+            return self._agreed(known)
+        if len(known) == 1:
+            return known[0]
+        low = self._extreme([pair.low for pair in known], least=False)
+        high = self._extreme([pair.high for pair in known], least=True)
+        # where they contradict each other (the check says so) either may be right
+        meet = self._compare(low, high)
+        return Pair(self._choose(meet, low, self._extreme([pair.low for pair in known], least=True)),
+                    self._choose(meet, high, self._extreme([pair.high for pair in known], least=False)))
 
-    def _agreed(self, name: str, known: Sequence[Pair]) -> Pair:
+    def _agreed(self, known: Sequence[Pair]) -> Pair:
         # opened facts must agree with what else is known of the value, unless they never can
-        if self.variables:
-            raise CannotLower(f"{name}: ways of knowing one value may not depend on free knobs")
         low = self._extreme([pair.low for pair in known], least=False)
         high = self._extreme([pair.high for pair in known], least=True)
         if low.low > high.high:
             return Pair(self._extreme([pair.low for pair in known], least=True),
                         self._extreme([pair.high for pair in known], least=False))
         self._post(low, high, None)
-        if all(pair.exact for pair in known):
-            return Pair(low, low)
-        return Pair(low, high)
+        return Pair(low, low if all(pair.exact for pair in known) else high)
 
     def _interval(self, value: Interval) -> Pair:
         low = _number(value.low)

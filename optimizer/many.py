@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from models.evaluate import Knobs
-from models.expr import Algebra, AtMost, Both, Cond, Curve, Either, Expr, Walk
+from models.expr import Algebra, AtMost, Both, Cond, Const, Curve, Either, Expr, Knob, Walk, parts
 from models.interval import Interval
 from optimizer.solve import Question, bound_condition, hard_requires, judged_requires
 
@@ -31,6 +31,9 @@ MOST_BOXES: Final = 3000
 TOGETHER: Final = 512
 #: Sums and products stay far below what 64 bits hold.
 _LARGEST: Final = 1 << 60
+
+#: How far a condition holds was not decided.
+OPEN: Final = -1
 
 #: Below every goal: no shape was found yet.
 _NOTHING: Final = np.iinfo(np.int64).min
@@ -121,12 +124,12 @@ _TRUE: Final = Literal(True, True)
 class OnBoxes(Algebra[Sides, Holds]):
     """Reads expressions over boxes of the free knobs, for many questions at once.
 
-    ``knobs`` are knob values, ``facts`` pairs of least and greatest values. ``inside`` becomes False where a
-    curve has no value.
+    ``knobs`` and ``facts`` are values, ``follows`` the defaults that follow from knobs that move. ``inside`` becomes
+    False where a curve has no value.
     """
 
     def __init__(self, knobs: Mapping[str, Sides], follows: Mapping[str, Expr], as_is: Mapping[str, Interval],
-                 facts: Mapping[str, tuple[Ints, Ints]], zeroed: frozenset[str] = frozenset()) -> None:
+                 facts: Mapping[str, Sides], zeroed: frozenset[str] = frozenset()) -> None:
         self._knobs, self._follows, self._as_is = knobs, follows, as_is
         self._facts, self._zeroed = facts, zeroed
         self.walk: Walk[Sides, Holds] = Walk(self)
@@ -156,7 +159,7 @@ class OnBoxes(Algebra[Sides, Holds]):
 
     def fact(self, name: str, otherwise: Callable[[], Sides] | None) -> Sides:
         if name in self._facts:
-            return self.sides(*self._facts[name])
+            return self._facts[name]
         if otherwise is not None:
             return otherwise()
         if name in self._zeroed:
@@ -175,19 +178,14 @@ class OnBoxes(Algebra[Sides, Holds]):
                 continue
         if not known:
             raise NotForBoxes(name)
-        low, high = known[0].low.low, known[0].high.high
         if len(known) == 1:
             return known[0]
-        widest_low, widest_high = low, high
-        for sides in known[1:]:
-            low, high = _most(low, sides.low.low), _least(high, sides.high.high)
-            widest_low, widest_high = _least(widest_low, sides.low.low), _most(widest_high, sides.high.high)
-        if type(low) is int and type(high) is int:
-            low, high = (low, high) if low <= high else (widest_low, widest_high)
-            return self.sides(low, low if low == high else high)
-        meet = low <= high
-        return Sides(*(Span(side, side) for side in (np.where(meet, low, widest_low),
-                                                      np.where(meet, high, widest_high))))
+        low = self._extreme([sides.low for sides in known], _most)
+        high = self._extreme([sides.high for sides in known], _least)
+        # where they contradict each other (the check says so) either may be right
+        meet = self._compare(low, high)
+        return Sides(self._choose(meet, low, self._extreme([sides.low for sides in known], _least)),
+                     self._choose(meet, high, self._extreme([sides.high for sides in known], _most)))
 
     def add(self, terms: Sequence[Sides]) -> Sides:
         low = self._sum([term.low for term in terms])
@@ -337,6 +335,17 @@ class OnBoxes(Algebra[Sides, Holds]):
             return Holds(sure, sure)
         return Holds(sure, Literal(_not(inner.sure.ever), _not(inner.sure.always)))
 
+    def read(self, node: Cond) -> Holds:
+        """The condition over each box; what stands behind an exception that holds everywhere is not read."""
+        if not isinstance(node, Either):
+            return self.walk.condition(node)
+        items = []
+        for item in node.items:
+            items.append(self.read(item))
+            if _everywhere(items[-1].sure.always):
+                return Holds(_TRUE, _TRUE)
+        return self.either(items)
+
     def demanded(self, node: Cond) -> Literal:
         """That ``node`` surely holds; a condition taken for true elsewhere is read here by its parts."""
         match node:
@@ -363,6 +372,28 @@ def _everywhere(truths: Truths) -> bool:
 
 def _nowhere(truths: Truths) -> bool:
     return truths is False or (truths is not True and not np.any(truths))
+
+
+def _of_sides(sides: Sides, which: Ints) -> Sides:
+    """A number of each question as that of each box."""
+    low = _of_span(sides.low, which)
+    return Sides(low, low if sides.exact else _of_span(sides.high, which))
+
+
+def _of_span(span: Span, which: Ints) -> Span:
+    low = span.low if np.ndim(span.low) == 0 else span.low[which]
+    return Span(low, low if span.high is span.low else span.high if np.ndim(span.high) == 0 else span.high[which])
+
+
+def _of_holds(held: Holds, which: Ints) -> Holds:
+    """A condition of each question as that of each box."""
+    sure = _of_literal(held.sure, which)
+    return Holds(sure, sure if held.sure is held.maybe else _of_literal(held.maybe, which))
+
+
+def _of_literal(literal: Literal, which: Ints) -> Literal:
+    always, ever = (truth if np.ndim(truth) == 0 else truth[which] for truth in (literal.always, literal.ever))
+    return Literal(always, ever)
 
 
 class _Curve:
@@ -427,6 +458,126 @@ def best_of(questions: Sequence[Question]) -> list[Best]:
     return [found[place] for place in range(len(questions))]
 
 
+def rungs(question: Question, shape: Mapping[str, int], name: str, ends: tuple[int, int],
+          conditions: Sequence[Cond]) -> list[tuple[int, int]]:
+    """The ranges of knob ``name`` between ``ends``, in order, over each of which every condition reads the same: surely
+    met, surely not, or hanging on digits nobody printed; all other knobs as in ``shape``.
+
+    Conditions that lack facts do not count. Raises NotForBoxes where there are too many ranges.
+    """
+    search = _Search([replace(question, base=dict(shape), free={name: ends}, bounds=())], conditions)
+    low, high = search._low, search._high
+    judged = [condition for place, condition in enumerate(conditions) if place not in search._skipped]
+    done: list[tuple[int, int, bytes]] = []
+    while len(low):
+        algebra = search._reading(np.zeros(len(low), dtype=np.int64), low, high)
+        same = np.ones(len(low), dtype=bool)
+        truths = []
+        for condition in judged:
+            held = algebra.read(condition)
+            for literal in (held.sure, held.maybe):
+                always, ever = (np.broadcast_to(truth, len(low)) for truth in (literal.always, literal.ever))
+                same &= always == ever
+                truths.append(always)
+        signs = np.stack([*truths, np.zeros(len(low), dtype=bool)], axis=1)
+        done += [(int(low[place, 0]), int(high[place, 0]), signs[place].tobytes()) for place in np.flatnonzero(same)]
+        if len(done) + len(low) > MOST_BOXES:
+            raise NotForBoxes("too many ranges")
+        low, high = low[~same], high[~same]
+        middle = low + (high - low) // 2
+        low, high = np.concatenate([low, middle + 1]), np.concatenate([middle, high])
+    found: list[tuple[int, int, bytes]] = []
+    for start, stop, sign in sorted(done):
+        if found and found[-1][2] == sign:
+            found[-1] = found[-1][0], stop, sign
+        else:
+            found.append((start, stop, sign))
+    grid = int(search._grid[0])
+    return [(start * grid, stop * grid) for start, stop, _ in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A knob or a fact that moves away from ``value``, one way, in steps of ``unit``, ``most`` of them."""
+
+    name: str
+    fact: bool
+    value: Interval
+    sign: int
+    unit: int
+    most: int
+
+
+def first_broken(question: Question, shape: Mapping[str, int], ways: Sequence[Away],
+                 conditions: Sequence[Cond]) -> list[int | None]:
+    """For each of ``ways`` the least number of steps at which some condition is not sure to hold in ``shape``.
+
+    None where none is, :data:`OPEN` where that was not decided in :data:`MOST_ROUNDS`. A condition that lacks facts
+    somewhere on a way does not count on it.
+    """
+    if not ways:
+        return []
+    model = question.site.model
+    moved = {way.name for way in ways if not way.fact}
+    knobs = Knobs(model, shape, open_ones=moved)
+    as_is = Knobs(model, question.site.given.as_is)
+    follows = {name: spec.default for name, spec in model.knobs.items()
+               if name not in knobs and name not in moved and isinstance(spec.default, Expr)}
+    values = {name: OnBoxes.sides(knobs[name].low, knobs[name].low if knobs[name].exact else knobs[name].high)
+              for name in knobs}
+    given = {name: OnBoxes.sides(value.low, value.low if value.exact else value.high)
+             for name, value in question.site.given.facts.items()}
+
+    def reading(places: Sequence[int], low: Any, high: Any) -> OnBoxes:
+        own, facts = dict(values), dict(given)
+        for name in {ways[place].name for place in places} | moved:
+            way = next(way for way in ways if way.name == name)
+            here = np.array([ways[place].name == name for place in places])
+            by = np.array([ways[place].sign * ways[place].unit for place in places])
+            least = np.where(here, np.where(by > 0, by * low, by * high), 0)
+            most = np.where(here, np.where(by > 0, by * high, by * low), 0)
+            near = Span(way.value.low + least, way.value.low + most)
+            far = near if way.value.exact else Span(way.value.high + least, way.value.high + most)
+            (facts if way.fact else own)[name] = Sides(near, far)
+        return OnBoxes(own, follows, as_is, facts)
+
+    found: list[int | None] = [None] * len(ways)
+    waiting = {place: [(1, way.most)] for place, way in enumerate(ways) if way.most >= 1}
+    counting = list(conditions)
+    for _ in range(MOST_ROUNDS):
+        if not waiting:
+            break
+        places = list(waiting)
+        low, high = (np.array(ends, dtype=np.int64) for ends in zip(*(waiting[place].pop() for place in places),
+                                                                    strict=True))
+        algebra = reading(places, low, high)
+        always: Truths = True
+        ever: Truths = True
+        for condition in list(counting):
+            try:
+                sure = algebra.read(condition).sure
+            except NotForBoxes:
+                if len(ways) > 1:  # what lacks on one way may be at hand on the others
+                    return [first_broken(question, shape, [way], conditions)[0] for way in ways]
+                counting.remove(condition)
+                continue
+            always, ever = _all(always, sure.always), _all(ever, sure.ever)
+        for place, a, b, whole, some in zip(places, low.tolist(), high.tolist(), np.broadcast_to(always, len(places)),
+                                            np.broadcast_to(ever, len(places)), strict=True):
+            if not some:
+                found[place] = a
+                del waiting[place]
+                continue
+            if not whole and a < b:
+                middle = a + (b - a) // 2
+                waiting[place] += [(middle + 1, b), (a, middle)]
+            if not waiting[place]:
+                del waiting[place]
+    for place in waiting:
+        found[place] = OPEN
+    return found
+
+
 def _alike(question: Question) -> tuple[Any, ...]:
     given = question.site.given
     return (
@@ -471,9 +622,9 @@ class _Boxes:
 
 
 class _Search:
-    """One group of questions that are read together."""
+    """One group of questions that are read together; or ``conditions`` alone, with nothing taken for true."""
 
-    def __init__(self, questions: Sequence[Question]) -> None:
+    def __init__(self, questions: Sequence[Question], conditions: Sequence[Cond] | None = None) -> None:
         self._first = first = questions[0]
         model = first.site.model
         self._questions = questions
@@ -493,15 +644,21 @@ class _Search:
             high = low if given[0][name].exact else _stacked([facts[name].high for facts in given])
             self._facts[name] = (low, high)
         self._sign = 1 if first.goal.sense == "max" else -1
-        self._assumed = [require.holds for require in judged_requires(first)]
-        self._demands: list[tuple[Cond, Any]] = [(require.holds, None) for require in hard_requires(first)]
-        bounds = list(zip(*(question.bounds for question in questions), strict=True))
-        for same in bounds:
-            if any(bound.value != same[0].value for bound in same):
-                raise NotForBoxes("bounds differ")
-        self._demands += [(bound_condition(model, bound), bound) for bound in first.bounds]
+        self._assumed: list[Cond] = []
+        self._demands: list[tuple[Cond, Any]] = []
+        if conditions is None:
+            for same in zip(*(question.bounds for question in questions), strict=True):
+                if any(bound.value != same[0].value for bound in same):
+                    raise NotForBoxes("bounds differ")
+            self._assumed = [require.holds for require in judged_requires(first)]
+            self._demands += [(require.holds, None) for require in hard_requires(first)]
+            self._demands += [(bound_condition(model, bound), bound) for bound in first.bounds]
+        else:
+            self._demands += [(condition, None) for condition in conditions]
         self._skipped: set[int] = set()
+        self._still: list[tuple[Expr | Cond, Any]] = []
         self._judge_all()
+        self._still = self._settled([*(condition for condition, _ in self._demands), self._first.goal.objective])
 
     def _fixed(self) -> tuple[dict[str, tuple[Ints, Ints]], dict[str, Expr]]:
         model, questions = self._first.site.model, self._questions
@@ -532,8 +689,13 @@ class _Search:
             start = low[:, place] * step
             span = Span(start, start if low is high else high[:, place] * step)
             knobs[name] = Sides(span, span)
-        facts = ends(self._facts)
+        facts = {name: OnBoxes.sides(*values) for name, values in ends(self._facts).items()}
         algebra = OnBoxes(knobs, self._follows, self._as_is, facts)
+        for node, value in self._still:
+            if isinstance(node, Expr):
+                algebra.walk.take(node, _of_sides(value, which))
+            else:
+                algebra.walk.assume(node, _of_holds(value, which))
         for condition in self._assumed:
             algebra.walk.assume(condition, Holds(_TRUE, _TRUE))
         return algebra
@@ -549,6 +711,40 @@ class _Search:
                 if bound is not None:
                     raise
                 self._skipped.add(place)
+
+    def _settled(self, nodes: Sequence[Expr | Cond]) -> list[tuple[Expr | Cond, Any]]:
+        """What no free knob moves of ``nodes``, read once, so that each round reads the rest alone."""
+        opened = set(self._names) | set(self._follows)
+        moves: dict[int, bool] = {}
+
+        def moving(node: Expr | Cond) -> bool:
+            if id(node) not in moves:
+                own = isinstance(node, Knob) and node.name in opened
+                moves[id(node)] = own or any(moving(part) for part in parts(node))
+            return moves[id(node)]
+
+        algebra = self._reading(np.arange(len(self._questions)), self._low, self._high)
+        taken = {id(condition) for condition in self._assumed}
+        seen: set[int] = set()
+        found: list[tuple[Expr | Cond, Any]] = []
+        pending: list[Expr | Cond] = [*nodes, *self._follows.values()]
+        while pending:
+            node = pending.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if moving(node):
+                pending += parts(node)
+                continue
+            if isinstance(node, Const | Knob) or id(node) in taken:
+                continue
+            try:
+                value = algebra.walk.number(node) if isinstance(node, Expr) else algebra.walk.condition(node)
+            except NotForBoxes:
+                pending += parts(node)  # a branch that no box takes, or a fact that only shifts the goal
+                continue
+            found.append((node, value))
+        return found
 
     def _judge(self, which: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
         """Of each box: whether every shape in it will do, whether any may, and the best that the goal can be there."""

@@ -30,7 +30,7 @@ from models.evaluate import Reader
 from models.expr import AtMost, Both, Cond, Missing, lift
 from models.interval import MIB, Interval
 from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, engine_json, how_to_get, shape_json
-from optimizer.documents import conflict_json, laws_used_json, of_the_law, prediction_json, unscaled
+from optimizer.documents import conflict_json, laws_used_json, of_the_law, prediction_json, unscaled, within_json
 from optimizer.solve import (
     Answer,
     Bound,
@@ -518,8 +518,7 @@ def pareto_json(front: Front) -> dict[str, Any]:
         "rule": RULE,
         "given": {name: model.knobs[name].show(value) for name, value in first.given.items()},
         "bounds": [bound.label for bound in first.bounds if not bound.why],
-        "within": [{"name": bound.name, "sense": bound.sense, "value": bound.value, "text": bound.text,
-                    "why": bound.why} for bound in first.bounds if bound.why],
+        "within": [within_json(bound) for bound in first.bounds if bound.why],
         "status": front.status,
         "points": [_point_json(front, place) for place in range(len(front.points))],
         "knee": None if front.knee is None else {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from models.interval import GIB, KIB, MIB
@@ -603,6 +604,140 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+
+
+def show_sensitivity(document: dict[str, Any]) -> None:
+    """``sensitivity``: what each knob and fact is worth, what changes nothing, and what all facts leave open."""
+    console = _console()
+    goal, best = document["goal"], document["best"]
+    unit = goal["unit"]
+    wanted = [f"{name}={_knob(value)}" for name, value in document["given"].items()] + document["bounds"]
+    _heading(console, document, f"[bold]{goal['goal']}[/]" + (f", given {_safe(', '.join(wanted))}" if wanted else ""))
+    changes = _changes(best["changes"]).replace("\n", ", ") or "as it is"
+    console.print(f"best: {_safe(changes)}: {_safe(_gives(best['objective']['value'], unit))}; what binds: "
+                  f"{_safe(', '.join(best['binding']) or 'nothing')}")
+    console.print(f"a step of the goal is {_gives(goal['step'], unit)}; this took {document['resolved']:,} solves\n")
+    live = [knob for knob in document["knobs"] if not knob["nothing"]]
+    table = _table("knob", ("value", "right"), "a step down", ("gain", "right"), ("alone", "right"), "a step up",
+                   ("gain", "right"), ("alone", "right"), "stays best")
+    for knob in live:
+        cells = [cell for side in ("down", "up") for cell in _step_cells(knob[side], unit)]
+        table.add_row(knob["knob"] + ("" if knob["free"] else " (held)"), _knob(knob["value"]), *cells,
+                      _stays(knob["stays_best"]))
+    if live:
+        console.print(table)
+        console.print("gain: all else optimised again; alone: all else as in the best shape; stays best: values of a "
+                      "held knob\nat which the best shape fits and is not beaten by a step, of a free one those that "
+                      "cost less than a step")
+    _list(console, "Worth more together", (
+        f"{_safe(' and '.join(f'{name} {_knob(value)}' for name, value in pair['knobs'].items()))}: "
+        f"{_gain(pair['together'], unit)}; each by itself {' and '.join(_gain(gain, unit) for gain in pair['apart'])}"
+        for pair in document["together"]))
+    _list(console, "These change nothing of the goal", (
+        f"{knob['knob']}: {knob['nothing']}; it moves {', '.join(knob['moves']) or 'no row'}"
+        for knob in document["knobs"] if knob["nothing"]))
+    _running(console, document["knobs"])
+    _fact_table(console, document)
+    if document["global"] is not None:
+        _spread(console, document["global"], goal)
+    for law in document.get("laws", ()):
+        console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])}; noise {_percent(law['noise'])}")
+    _list(console, "To know", document["warnings"])
+
+
+def _gain(gain: float | None, unit: str) -> str:
+    """A gain with its sign; none where no shape fits."""
+    if gain is None:
+        return "no fit"
+    return "0" if gain == 0 else f"{'+' if gain > 0 else ''}{_gives(gain, unit)}"
+
+
+def _step_cells(move: Mapping[str, Any] | None, unit: str) -> list[str]:
+    if move is None:
+        return ["", "", ""]
+    again = "not known" if move["why_not"] else _gain(move["reoptimised"], unit)
+    alone = "not known" if move["why_not"] else _gain(move["fixed"], unit)
+    if move["fixed"] is None and not move["why_not"] and move["fixed_verdict"] == "knife_edge":
+        alone = "knife edge"
+    return [_knob(move["to"]), again, alone]
+
+
+def _stays(ends: Mapping[str, Any] | None) -> str:
+    if ends is None:
+        return ""
+    low, high = ends["from"], ends["to"]
+    if low is None and high is None:
+        return "everywhere"
+    if low is None:
+        return f"up to {_knob(high)}"
+    return f"from {_knob(low)}" if high is None else _knob(low) if low == high else f"{_knob(low)} to {_knob(high)}"
+
+
+def _running(console: Any, knobs: Sequence[Mapping[str, Any]]) -> None:
+    """What becomes of the running shape as one knob alone moves, where that is not the same everywhere."""
+    table = _table("knob alone", "values", "the running shape", "outcome", "breaks")
+    for knob in knobs:
+        if len(knob["running"]) < 2:
+            continue
+        for number, rung in enumerate(knob["running"]):
+            low, high = _knob(rung["from"]), _knob(rung["to"])
+            ends = low if low == high else f"{low} to {high}"
+            table.add_row("" if number else knob["knob"], ends, _MARK[rung["verdict"]],
+                          rung["outcome"].replace("_", " "), ", ".join(rung["broken"]))
+    if table.row_count:
+        console.print("\n[bold]What becomes of the running shape as one knob alone moves[/]")
+        console.print(table)
+
+
+def _fact_table(console: Any, document: Mapping[str, Any]) -> None:
+    unit = document["goal"]["unit"]
+    table = _table("fact", ("is", "right"), ("may fall by", "right"), ("may rise by", "right"),
+                   ("goal at its worse end", "right"), ("better end", "right"), "source")
+    for fact in document["facts"]:
+        drift = [("not decided" if side in fact["flips"]["open"] else "any amount" if fact["flips"][side] is None else
+                  f"less than {amount(fact['flips'][side], fact['unit'], whole=False)}") for side in ("down", "up")]
+        ends = ("", "") if fact["ends"] is None else tuple(
+            "no fit" if fact["ends"][end] is None else _gives(fact["ends"][end], unit)
+            for end in ("pessimistic", "optimistic"))
+        table.add_row(fact["fact"], span(fact["low"], fact["high"], fact["unit"]), *drift, *ends,
+                      _safe(fact["source"]))
+    if table.row_count:
+        console.print("\n[bold]How far each fact may drift before the best shape is not sure to fit, and what its "
+                      "interval costs[/]")
+        console.print(table)
+
+
+def _spread(console: Any, found: Mapping[str, Any], goal: Mapping[str, Any]) -> None:
+    console.print(f"\n[bold]All uncertain facts at once[/] ({len(found['facts'])} facts, {found['samples']} draws of "
+                  f"each kind, seed {found['seed']})")
+    for name, what in (("running_fits", "the running shape"), ("best_fits", "the best shape")):
+        chance = found[name]
+        console.print(f"  {what} fits at {_share(chance['share'])} of the draws (95 %: {_share(chance['low'])} to "
+                      f"{_share(chance['high'])})")
+    if found["goal"] is not None:
+        low, middle, high = (_gives(found["goal"][end], goal["unit"]) for end in ("low", "median", "high"))
+        console.print(f"  {goal['goal']}, optimised again at each draw: {middle} (90 % of draws: {low} to {high})")
+    if found["infeasible"]:
+        console.print(f"  at {found['infeasible']} draws no shape fits")
+    if found["shares"]:
+        table = _table("fact", ("alone", "right"), ("in all", "right"))
+        for share in found["shares"]:
+            table.add_row(share["fact"], *(f"{max(share[key], 0):.2f} ± {share[f'{key}_half']:.2f}" for key in (
+                "alone", "total")))
+        console.print(f"  what explains the variance of {_safe(found['explained'])} (Sobol indices, 95 %)")
+        console.print(table)
+    console.print(f"  {_safe(found['rule'])}")
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, where that is a terminal; yields what is told how many are done, of how many."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def show_next(document: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from optimizer.speed import GOALS, Encoder, Speed, Workload, ends_of, needs_of, 
 
 if TYPE_CHECKING:
     from measurements.laws.law import Prediction
+    from optimizer.speed import Measured
 
 #: What all solves of one question may take together; a small model needs milliseconds.
 SECONDS: Final = 8.0
@@ -208,18 +209,36 @@ def ask(
     return _with_speed(question, word, load, asked_for) if fast else question
 
 
-def _with_speed(question: Question, name: str, workload: Workload, asked_for: Collection[str]) -> Question:
+def with_speed(question: Question) -> Question:
+    """A question whose goal on speed was written for another shape, with the goal of its own.
+
+    Raises MissingFacts where no measured speed says anything of it, and ReadError of kind ``usage``.
+    """
+    if question.speed is None:
+        return question
+    plain = replace(question, bounds=tuple(bound for bound in question.bounds if not bound.why), speed=None)
+    return _with_speed(plain, question.goal.name, question.speed.workload, question.free.keys(),
+                       question.speed.measured)
+
+
+def moving_with() -> tuple[str, ...]:
+    """Knobs that follow others where nobody sets them: see :func:`companions_of`."""
+    return _GATES
+
+
+def _with_speed(question: Question, name: str, workload: Workload, asked_for: Collection[str],
+                measured: Measured | None = None) -> Question:
     """The question with its goal encoded from the laws that hold here, and bounded by their data."""
     site, model = question.site, question.site.model
     reader = Reader(model, site.given, question.base)
-    speed = put(site, name, workload, reader, question.free)
+    speed = put(site, name, workload, reader, question.free, measured)
     for used in speed.used:
         slots = used.law.spec.slots
         if name == "decode-total" and not used.tied and slots in question.free and slots not in asked_for:
             # the law knows one number of streams only: more slots would change nothing that it tells
             ranges = {knob: ends for knob, ends in question.free.items() if knob != slots}
             question = replace(question, free=ranges, held=(*question.held, slots))
-            speed = put(site, name, workload, reader, ranges)
+            speed = put(site, name, workload, reader, ranges, speed.measured)
     bounds = list(question.bounds)
     for knob, value, why in needs_of(speed):
         bounds.append(Bound(knob, "at least", value, f"{value:,}", why, "ask for a smaller workload"))

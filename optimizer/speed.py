@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -25,7 +26,7 @@ from optimizer.check import MissingFacts
 
 if TYPE_CHECKING:
     from measurements.laws.law import Law, Prediction
-    from measurements.points import PointsReading
+    from measurements.points import Point, PointsReading
 
 #: The goals on speed, each with what it means and the metrics whose laws it needs.
 GOALS: Final[dict[str, tuple[str, tuple[Metric, ...]]]] = {
@@ -110,6 +111,27 @@ class Ends:
     remedy: str = "measure beyond, or ask with --extrapolate"
 
 
+class Measured:
+    """The points of a site, and the laws fitted from them, each metric's once."""
+
+    def __init__(self, points: PointsReading) -> None:
+        self.points = points
+        self._laws: dict[tuple[str, Metric], tuple[Law, ...]] = {}
+
+    def laws(self, engine: str, metric: Metric) -> tuple[Law, ...]:
+        """The laws of a metric of an engine."""
+        from measurements.laws.studies import laws_of
+
+        key = (engine, metric)
+        if key not in self._laws:
+            self._laws[key] = tuple(laws_of(self.own(engine, metric)))
+        return self._laws[key]
+
+    def own(self, engine: str, metric: Metric) -> list[Point]:
+        """The points of a metric of an engine."""
+        return [point for point in self.points.points if point.engine == engine and point.metric == metric]
+
+
 @dataclass(frozen=True, eq=False)
 class Speed:
     """A goal on speed, put to a site: the laws it uses, and how they are weighed against each other."""
@@ -118,6 +140,7 @@ class Speed:
     workload: Workload
     used: tuple[Used, ...]
     how: str = ""
+    measured: Measured | None = None
 
     @property
     def extrapolated(self) -> tuple[str, ...]:
@@ -147,7 +170,7 @@ def read_site_points(site: Site) -> PointsReading:
 
 
 def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Expr], float | None], *,
-           tied: bool = False, points: PointsReading | None = None, reach: int | None = None) -> Used:
+           tied: bool = False, measured: Measured | None = None, reach: int | None = None) -> Used:
     """The law of ``metric`` that holds for this site and workload: of its engine, version, model and settings.
 
     ``reach`` is the longest context that the data must know, where that is not the prompt. ``fixed`` gives a shape
@@ -155,13 +178,13 @@ def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Expr
     of the nearest version, then the one with the most settings. Raises MissingFacts, with what the laws at hand
     lack, when none holds.
     """
-    from measurements.laws.studies import laws_of, model_word
+    from measurements.laws.studies import model_word
 
-    reading = points or read_site_points(site)
-    own = [point for point in reading.points if point.engine == site.model.name and point.metric == metric]
+    measured = measured or Measured(read_site_points(site))
+    reading, own = measured.points, measured.own(site.model.name, metric)
     found: list[tuple[tuple[object, ...], Used]] = []
     reasons: list[tuple[int, str]] = []
-    for law in of_site(site, laws_of(own), workload):
+    for law in of_site(site, measured.laws(site.model.name, metric), workload):
         used, never, beyond = matches(site, law, workload, tied=tied)
         at = {name: value for name, value in {**used.at, **_fixed_at(used, fixed)}.items()
               if name != "streams" or not never}
@@ -184,17 +207,23 @@ def law_of(site: Site, metric: Metric, workload: Workload, fixed: Callable[[Expr
 
 def of_site(site: Site, laws: Sequence[Law], workload: Workload) -> tuple[Law, ...]:
     """``laws``, with those that may all be of this site's own build and settings counted as one for each corpus."""
-    from measurements.laws.studies import pooled
-
     own: dict[tuple[Metric, str, str], list[Law]] = {}
     for law in laws:
         never, beyond = _objections(site, law, workload) if law.engine == site.model.name else (["another engine"], ())
         if not never and not beyond:
             own.setdefault(_together(law), []).append(law)
     kept = {id(law) for group in own.values() for law in group[1:]}
-    return tuple(pooled(own[_together(law)], site.model.version)
+    return tuple(_pooled(tuple(own[_together(law)]), site.model.version)
                  if any(law is other for other in own.get(_together(law), ())) else law
                  for law in laws if id(law) not in kept)
+
+
+@lru_cache(maxsize=32)
+def _pooled(laws: tuple[Law, ...], version: str) -> Law:
+    """Laws of one site as one; a question a step away finds it again."""
+    from measurements.laws.studies import pooled
+
+    return pooled(laws, version)
 
 
 def _together(law: Law) -> tuple[Metric, str, str]:
@@ -306,7 +335,8 @@ def opens(site: Site, name: str, workload: Workload) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def put(site: Site, name: str, workload: Workload, reader: Reader, free: Iterable[str]) -> Speed:
+def put(site: Site, name: str, workload: Workload, reader: Reader, free: Iterable[str],
+        measured: Measured | None = None) -> Speed:
     """The laws that goal ``name`` uses on this site, where the knobs in ``free`` may move.
 
     ``reader`` reads the shape that is asked about: what it sets, and not what runs, decides which law holds. Raises
@@ -323,28 +353,28 @@ def put(site: Site, name: str, workload: Workload, reader: Reader, free: Iterabl
         value = reader.number(expr)
         return None if isinstance(value, Missing) else value.middle
 
-    points = read_site_points(site)
+    measured = measured or Measured(read_site_points(site))
     tied = name == "decode-total" and workload.streams is None
     if name == "balanced":
-        used = _request(site, workload, fixed, points)
+        used = _request(site, workload, fixed, measured)
     else:
-        used = tuple(law_of(site, metric, workload, fixed, tied=tied, points=points) for metric in GOALS[name][1])
+        used = tuple(law_of(site, metric, workload, fixed, tied=tied, measured=measured) for metric in GOALS[name][1])
     if workload.extrapolate:
         used = tuple(replace(one, beyond=(*one.beyond, *_unbounded(one, moving))) for one in used)
-    return Speed(name, workload, used, _how(name, workload, used))
+    return Speed(name, workload, used, _how(name, workload, used), measured)
 
 
 def _request(site: Site, workload: Workload, fixed: Callable[[Expr], float | None],
-             points: PointsReading) -> tuple[Used, ...]:
+             measured: Measured) -> tuple[Used, ...]:
     """The laws of one request: prefill of its prompt, and decode at the context that its answer has on average.
 
     Without a stated prompt it is the one that most prefill points were measured at.
     """
-    prefill = law_of(site, "prefill", workload, fixed, points=points)
+    prefill = law_of(site, "prefill", workload, fixed, measured=measured)
     prompt = prefill.prompt or 0
     whole = prompt + workload.answer_tokens
     decode = law_of(site, "decode", replace(workload, prompt_tokens=prompt + workload.answer_tokens // 2), fixed,
-                    points=points, reach=whole)
+                    measured=measured, reach=whole)
     return prefill, replace(decode, prompt=whole)
 
 

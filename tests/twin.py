@@ -463,12 +463,9 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
     def line(base: int, slope: int, per: int, of_tokens: Whole) -> Whole:
         return (base * GIB + of_tokens * slope * GIB // per) // 10
 
-    if not of.later:
-        work = line(38, 84, 16_384, tokens)
-    elif of.checkpoint == "v2":
-        work = line(38, 88, 32_768, tokens)
-    else:
-        work = line(95, 31, 32_768, tokens)
+    # each constant of the fit in whole bytes, as facts are
+    fixed, growth = (38, 840) if not of.later else (38, 440) if of.checkpoint == "v2" else (95, 155)
+    work = fixed * GIB // 10 + tokens * (growth * GIB // 100) // 16_384
     other = work + step + (11 * GIB // 2 if of.trunk else 0)
     margin = printed_high(197, 100) if of.vision else printed_high(15, 10)
     if of.later:

@@ -83,7 +83,8 @@ def test_a_batch_of_sampled_facts_is_cp_sats_own(name: str, goal: str, free: Seq
     asked = sampled(question, 40, 3)
     found = best_of(asked)
     assert all(best.proven for best in found)
-    assert len({best.value for best in best_of(sampled(question, 200, 4))}) > (1 if goal in ("slab", "headroom") else 0)
+    if (name, goal) in (("two-r9700", "slab"), ("unified-memory", "headroom")):  # what the facts move by each byte
+        assert len({best.value for best in found}) > 30
     for place in range(0, 40, 8):
         answer = solve(asked[place])
         told = answer.shapes[0].objective if answer.shapes else None
@@ -104,7 +105,8 @@ def holds(question: Question, best: Best) -> bool:
 
 
 def test_held_knobs_and_bounds_may_differ_between_questions() -> None:
-    asked = [ask(site("stated-pair"), "context", given={"max_num_seqs": str(count)}, top=1) for count in (1, 3, 4, 5)]
+    asked = [ask(site("stated-pair"), "context", given={"max_num_seqs": str(count)}, top=1,
+                 at_least=[("vram_weights", "25600MiB")]) for count in (1, 3, 4, 5)]
     model = asked[0].site  # one site, so that all are read together
     asked = [replace(question, site=model, goal=asked[0].goal) for question in asked]
     found = best_of(asked)
@@ -113,7 +115,7 @@ def test_held_knobs_and_bounds_may_differ_between_questions() -> None:
 
 
 def test_what_it_does_not_cover_is_left_unproven() -> None:
-    question = ask(site("stated-pair"), "sessions", top=1)
+    question = ask(site("two-r9700"), "slab", top=1)
     nobody = replace(question.site, given=replace(question.site.given, facts={}))
     (best,) = best_of([replace(question, site=nobody)])
     assert not best.proven
@@ -121,7 +123,7 @@ def test_what_it_does_not_cover_is_left_unproven() -> None:
 
 
 def test_too_many_rounds_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = ask(site("two-r9700"), "sequences", top=1)
+    question = ask(site("two-r9700"), "host-ram", top=1)
     assert best_of([question])[0].proven
     monkeypatch.setattr(many, "MOST_ROUNDS", 2)
     assert best_of([question]) == [Best(None, {}, False)]

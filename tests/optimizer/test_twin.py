@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -38,6 +38,8 @@ class Instance:
     holds: dict[str, NDArray[np.bool_]]
     objective: Whole
     maximised: bool
+    #: The same grid with other facts: which shapes surely hold, and the objective.
+    again: Callable[[dict[str, Interval]], tuple[NDArray[np.bool_], Whole]]
 
     def feasible(self, without: str | None = None) -> NDArray[np.bool_]:
         """Which shapes surely meet every constraint and bound, or all but one."""
@@ -180,18 +182,37 @@ def radiance(rng: random.Random, engine: str, mode: str, goal: str) -> Instance:
     oracle = twin.RadianceSite(of, given, knobs, sessions, not wide, fp8, spec, slots, stages)
     tried = twin.try_radiance(oracle, grid)
     bounds, holds = bounded(rng, tried, ("vram_weights", "vram_kv", "kv_tokens"))
-    if not budgeted:
-        tried = replace(tried, holds=tried.holds | from_constants(made, of, knobs["host_pool_mib"], grid))
-    sought = {"context": grid["max_model_len"], "sequences": grid["max_num_seqs"], "sessions": tried.low["sessions"],
-              "host-ram": tried.high["pinned"]}
-    if goal == "headroom":
-        sought[goal] = headroom(oracle, tried, grid)
-    if goal == "slab":
-        sought[goal] = tried.low["experts"]
-    objective = sought[goal]
+    constants = {} if budgeted else from_constants(made, of, knobs["host_pool_mib"], grid)
+
+    def sought(of_facts: twin.RadianceSite, seen: Tried) -> Whole:
+        if goal == "headroom":
+            return headroom(of_facts, seen, grid)
+        found = {"context": grid["max_model_len"], "sequences": grid["max_num_seqs"], "sessions": seen.low["sessions"],
+                 "host-ram": seen.high["pinned"]}
+        return seen.low["experts"] if goal == "slab" else found[goal]
+
+    def again(others: dict[str, Interval]) -> tuple[NDArray[np.bool_], Whole]:
+        of_facts = replace(oracle, facts={name: (value.low, value.high) for name, value in others.items()})
+        seen = twin.try_radiance(of_facts, grid)
+        return all_of(seen.holds | constants | again_bounded(bounds, seen), grid), sought(of_facts, seen)
+
     question = opened(made, goal, axes, bounds)
-    return Instance(question.site, question, tuple(axes), grid, tried, tried.holds | holds, objective,
-                    goal != "host-ram")
+    return Instance(question.site, question, tuple(axes), grid, tried, tried.holds | constants | holds,
+                    sought(oracle, tried), goal != "host-ram", again)
+
+
+def all_of(holds: dict[str, NDArray[np.bool_]], grid: dict[str, Whole]) -> NDArray[np.bool_]:
+    """Where everything holds."""
+    whole = np.ones_like(next(iter(grid.values())), dtype=bool)
+    for held in holds.values():
+        whole &= held
+    return whole
+
+
+def again_bounded(bounds: Sequence[Bound], tried: Tried) -> dict[str, NDArray[np.bool_]]:
+    """Where bounds on rows hold with other facts."""
+    return {bound.label: tried.low[bound.name] >= bound.value if bound.sense == "at least" else
+            tried.high[bound.name] <= bound.value for bound in bounds}
 
 
 def gone(of: str) -> set[str]:
@@ -278,11 +299,21 @@ def halogen(rng: random.Random, engine: str, goal: str) -> Instance:
         checkpoint, version >= (0, 15, 1), {name: (v.low, v.high) for name, v in facts.items()}, sessions, fit, vision,
         trunk, span, version >= (0, 15, 2), version >= (0, 11, 9), knobs)
     tried = twin.try_halogen(of, grid)
-    sought = {"context": grid["ctx"], "sequences": grid["kv_slots"], "sessions": tried.low["sessions"],
-              "host-ram": tried.high["held"]}
-    objective = tried.low["host_left"] if goal == "headroom" else sought[goal]
+
+    def sought(seen: Tried) -> Whole:
+        if goal == "headroom":
+            return seen.low["host_left"]
+        return {"context": grid["ctx"], "sequences": grid["kv_slots"], "sessions": seen.low["sessions"],
+                "host-ram": seen.high["held"]}[goal]
+
+    def again(others: dict[str, Interval]) -> tuple[NDArray[np.bool_], Whole]:
+        of_facts = replace(of, facts={name: (value.low, value.high) for name, value in others.items()})
+        seen = twin.try_halogen(of_facts, grid)
+        return all_of(seen.holds, grid), sought(seen)
+
     question = opened(made, goal, axes, ())
-    return Instance(question.site, question, tuple(axes), grid, tried, dict(tried.holds), objective, goal != "host-ram")
+    return Instance(question.site, question, tuple(axes), grid, tried, dict(tried.holds), sought(tried),
+                    goal != "host-ram", again)
 
 
 GENERATIONS = [
