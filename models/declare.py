@@ -206,7 +206,10 @@ class FactSpec:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One named quantity. ``discrete`` values have no middle: only the interval matters where it is not exact."""
+    """One named quantity.
+
+    ``discrete`` values have no middle: only the interval matters where it is not exact, and of what depends on it.
+    """
 
     name: str
     expr: Named
@@ -224,7 +227,8 @@ class Require:
     a log showed of a past boot and which judges that boot alone; in a ``search``, where it only keeps a solver
     from values that buy nothing; or as one that companion values are ``moved`` to meet, so that it is judged but
     bounds no search. ``guards`` names knobs that it keeps from being lowered too far: an answer
-    that lowers one needs it decided. A matter of ``form`` (a multiple of 256) never counts as what binds.
+    that lowers one needs it decided. A matter of ``form`` (a multiple of 256) never counts as what binds. Where a
+    condition of ``instead`` holds, its text is the remedy; the first counts.
     """
 
     name: str
@@ -240,6 +244,7 @@ class Require:
     use: Literal["always", "evidence", "search", "moved"] = "always"
     guards: tuple[str, ...] = ()
     form: bool = False
+    instead: tuple[tuple[Cond, str], ...] = ()
     #: The condition as a whole; one object, so that other expressions can be written with it.
     holds: Cond = field(init=False, repr=False, compare=False)
 
@@ -294,8 +299,28 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Stack:
+    """Where the memory of one place goes: ``parts`` in the order the engine spends it, which add up to ``total``.
+
+    The last part is what is left, below 0 where too much was asked for. ``cards`` counts the cards that each have such
+    a stack (a part or total that is a fact by itself is then read card by card); None for what there is once. It says
+    something only where ``when`` holds; one ``instead_of`` another says it where that one lacks facts.
+    """
+
+    name: str
+    title: str
+    unit: str
+    total: Expr
+    parts: tuple[tuple[str, Expr], ...]
+    source: str
+    cards: Expr | None = None
+    when: Cond = ALWAYS
+    instead_of: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class EngineModel:
-    """One engine version with one container, declared.
+    """One engine version with one container, declared; equal to itself alone.
 
     ``split`` names the knobs that share the memory out: they move in every solve. ``constants`` are facts the
     known container brings, each with its basis and source. ``needs`` are sets of constraints, with the condition
@@ -304,8 +329,10 @@ class EngineModel:
     arena takes, and so are beyond a ceiling that was read from one boot. ``implied`` bounds rows by what a boot
     printed elsewhere (a block count says which pool it was carved from). ``grain`` is the least slack, in bytes,
     that another setting could use up: below it a constraint binds. ``words`` explain free memory to people: what
-    other tools show and why. ``laws`` say what measured speeds depend on. ``sums`` are quantities that no ledger prints
-    as a row of its own but that people state as one figure: an observation may give them.
+    other tools show and why. ``laws`` say what measured speeds depend on, ``stacks`` where memory goes. ``prints`` are
+    the rows that a boot prints, those that prove most first, each with when it does; what nobody saw printed is not
+    among them. ``sums`` are quantities that no ledger prints as a row of its own but that people state as one figure:
+    an observation may give them.
     """
 
     name: str
@@ -331,6 +358,8 @@ class EngineModel:
     words: Mapping[str, str] = field(default_factory=dict)
     laws: Mapping[Metric, LawSpec] = field(default_factory=dict)
     sums: Mapping[str, Row] = field(default_factory=dict)
+    stacks: tuple[Stack, ...] = ()
+    prints: tuple[tuple[str, Cond], ...] = ()
 
     def names(self) -> dict[str, str]:
         """Every name a user's file may call a knob by, in upper case, with the knob it means."""

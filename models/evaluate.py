@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from models.declare import Basis, EngineModel, FactSpec, Outcome, Phase, Require, Row, Verdict
+from models.difference import Difference
 from models.expr import Cond, Expr, Missing, OnIntervals, OnNominal, Truth, Value, Walk
 from models.interval import Interval, point
 
@@ -18,9 +19,9 @@ Shape = Mapping[str, int]
 BootKnobs = Mapping[str, int | Interval]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """What a model is asked about, beside the shape.
+    """What a model is asked about, beside the shape; equal to itself alone.
 
     ``as_is`` are the stated knobs of the boot that the facts are from, ``facts`` the given figures in base units
     (bytes, tokens, counts), ``printed`` what a ledger of the as-is shape printed for named rows, ``limits`` the quality
@@ -37,8 +38,9 @@ class Given:
 class Quantity:
     """A named row: ``value`` is the best-supported figure within ``low`` to ``high``.
 
-    ``value`` is None where only the interval matters. ``predicted`` is the interval before a printed row
-    narrowed it, None where none did.
+    ``value`` is None where only the interval matters, of the row itself or of one that it depends on. ``predicted`` is
+    the interval before a printed row narrowed it, of this shape or moved from the one that printed it; None where none
+    did.
     """
 
     name: str
@@ -55,7 +57,8 @@ class Quantity:
 class Checked:
     """One constraint, judged. ``verdict`` is None where ``missing`` facts leave it open.
 
-    ``low`` and ``high`` bound the slack in ``unit``; both None where it does not apply or is open.
+    ``low`` and ``high`` bound the slack in ``unit``; both None where it does not apply or is open. ``remedy`` is what
+    mends this shape.
     """
 
     require: Require
@@ -63,6 +66,7 @@ class Checked:
     applies: bool
     low: int | None
     high: int | None
+    remedy: str
     missing: frozenset[str] = frozenset()
     hard: bool = True
 
@@ -134,10 +138,11 @@ class Knobs(Mapping[str, Interval]):
 class Reader:
     """Reads a model's expressions for one shape: on intervals, and at the best-supported figures.
 
+    A knob of ``shape`` may be an interval: then the reading is of all shapes that it allows.
     What is written with a condition in ``assumed`` takes it for true.
     """
 
-    def __init__(self, model: EngineModel, given: Given, shape: Shape, assumed: Collection[Cond] = ()) -> None:
+    def __init__(self, model: EngineModel, given: Given, shape: BootKnobs, assumed: Collection[Cond] = ()) -> None:
         self._model, self._given, self._assumed = model, given, assumed
         self.knobs = Knobs(model, shape)
         as_is = Knobs(model, given.as_is)
@@ -200,33 +205,89 @@ class Reader:
         value = self._walk.number(row.expr)
         if isinstance(value, Missing):
             return value.names
-        best = value.low if value.exact else self._best(row, value)
         predicted = None
         if row.name in self._narrowing:
             plain = self._plain.number(row.expr)
             predicted = plain if isinstance(plain, Interval) else None
-        hidden = row.discrete and not value.exact
+        moved = self._moved(row.expr)
+        meet = None if moved is None else value.meet(moved)
+        if meet is not None and meet != value:
+            value, predicted = meet, value
+        best = value.low if value.exact else self._best(row, value)
+        hidden = not value.exact and (row.discrete or self._hangs(row.expr))
         return Quantity(row.name, None if hidden else best, value.low, value.high, row.unit, row.source,
                         row.basis, predicted)
+
+    def _moved(self, node: Expr) -> Interval | None:
+        """What a ledger of another shape tells of ``node``: what it narrowed there, moved by the difference."""
+        if self._boot is None:
+            return None
+        boot, difference = self._boot
+        was = boot.number(node)
+        if not isinstance(was, Interval) or was == boot.plain(node):
+            return None
+        by = difference.number(node)
+        return was + by if isinstance(by, Interval) else None
+
+    @cached_property
+    def _boot(self) -> tuple[Reader, Difference] | None:
+        """The shape that the ledger is of, and how this one differs; None where it is the same, or there is no ledger.
+        """
+        if self._same or not self._given.printed:
+            return None
+        boot = _boot_of(self._model, self._given)
+        return boot, Difference(boot._walk, self._walk, (boot.knobs, self.knobs), self._given.facts.keys())
+
+    def _hangs(self, node: Expr) -> bool:
+        """Whether ``node`` depends on a row that has no middle and is not decided here: then neither has it."""
+        return any(first.number(node) != last.number(node) for first, last in self._undecided)
+
+    @cached_property
+    def _undecided(self) -> list[tuple[Walk[Value, Truth], Walk[Value, Truth]]]:
+        # for each such row two readings, in which it has its least and its greatest value
+        found = []
+        for row in self._model.rows.values():
+            value = self.number(row.expr) if row.discrete else None
+            if isinstance(value, Interval) and not value.exact:
+                ends = [self._narrowing | {row.name: point(end)} for end in (value.low, value.high)]
+                first, last = (self._reading(OnIntervals(knobs=self.knobs, as_is=self._inputs["as_is"],
+                                                         facts=self._given.facts, printed=end)) for end in ends)
+                found.append((first, last))
+        return found
 
     def _best(self, row: Row, within: Interval) -> int:
         nominal = self._nominal.number(row.expr)
         best = nominal.low if isinstance(nominal, Interval) else within.middle
         return min(max(best, within.low), within.high)
 
+    def remedy(self, require: Require) -> str:
+        """What mends ``require`` in this shape."""
+        return next((text for when, text in require.instead if self.condition(when) is True), require.remedy)
+
+    def remedy_of_all(self, require: Require) -> str:
+        """What mends ``require`` though all shapes read here were tried: nothing that helps in a part of them only."""
+        return next((text for when, text in require.instead if self.condition(when) in (True, None)), require.remedy)
+
     def check(self, require: Require) -> Checked:
         """``require`` judged for this shape."""
+        remedy = self.remedy(require)
         hard = require.phase is not Phase.QUALITY or require.name in self._given.limits
         past = require.use == "evidence" and not self._same  # it judges the boot that showed it, no other shape
         if past or self.condition(require.unless) is True:
-            return Checked(require, Verdict.FITS, False, None, None, hard=hard)
+            return Checked(require, Verdict.FITS, False, None, None, remedy, hard=hard)
         truth = self.condition(require.holds)
         slack = self.number(require.slack)
         if isinstance(truth, Missing):
-            return Checked(require, None, True, None, None, truth.names, hard)
+            return Checked(require, None, True, None, None, remedy, truth.names, hard)
         low, high = (None, None) if isinstance(slack, Missing) else (slack.low, slack.high)
         verdict = {True: Verdict.FITS, None: Verdict.KNIFE_EDGE, False: Verdict.DOES_NOT_FIT}[truth]
-        return Checked(require, verdict, True, low, high, hard=hard)
+        return Checked(require, verdict, True, low, high, remedy, hard=hard)
+
+
+@lru_cache(maxsize=8)
+def _boot_of(model: EngineModel, given: Given) -> Reader:
+    """The reading of the boot that the facts are from: every shape that is compared with it shares it."""
+    return Reader(model, given, given.as_is)
 
 
 def evaluate(model: EngineModel, given: Given, shape: Shape, reader: Reader | None = None) -> Evaluation:

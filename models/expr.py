@@ -86,11 +86,15 @@ class Const(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Between(Expr):
-    """Something known only to lie between two values; ``nominal`` is the best-supported one."""
+    """Something known only to lie between two values; ``nominal`` is the best-supported one.
+
+    It is one number for all shapes in which ``per`` has the same values, and may be another where they differ.
+    """
 
     low: Expr
     high: Expr
     nominal: Expr
+    per: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,10 +269,15 @@ def align_down(value: Expr, unit: int) -> Expr:
     return (value // unit) * unit
 
 
-def between(low: Expr | int, high: Expr | int, nominal: Expr | int | None = None) -> Expr:
-    """Something known only to lie between two values; the middle is best supported unless one is named."""
+def between(
+    low: Expr | int, high: Expr | int, nominal: Expr | int | None = None, *, per: Sequence[Expr] = ()
+) -> Expr:
+    """Something known only to lie between two values; the middle is best supported unless one is named.
+
+    It may be another number wherever one of ``per`` has another value.
+    """
     low, high = lift(low), lift(high)
-    return Between(low, high, (low + high) // 2 if nominal is None else lift(nominal))
+    return Between(low, high, (low + high) // 2 if nominal is None else lift(nominal), tuple(per))
 
 
 def remainder(value: Expr, modulus: int) -> Expr:

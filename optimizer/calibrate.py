@@ -415,7 +415,11 @@ class _Question:
             return tuple(found)
         lacking = sorted({name for truth in truths if isinstance(truth, Missing) for name in truth.names})
         if lacking and at_boot:  # of a prediction it is said what was not judged
-            raise self._missing(item, lacking)
+            if all(truth is True or isinstance(truth, Missing) for truth in truths):
+                raise self._missing(item, lacking)
+            self.warnings[f"{item.about}: without {', '.join(lacking)} it is not known what led to "
+                          f"{outcome.word.replace('_', ' ')}, so that says only that nothing worse happened"] = None
+            return tuple(found)
         broken = [~require.holds for require, truth in zip(ways, truths, strict=True) if truth is None]
         found.append(NEVER if not broken else broken[0] if len(broken) == 1 else Either(tuple(broken)))
         return tuple(found)

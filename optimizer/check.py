@@ -109,7 +109,7 @@ def _warnings(site: Site, result: Evaluation, contradictions: list[str]) -> Iter
             yield f"{name} cannot be decided without {', '.join(sorted(checked.missing))}"
         elif not checked.hard and checked.verdict not in (None, Verdict.FITS):
             sure = "is not met" if checked.verdict is Verdict.DOES_NOT_FIT else "may not be met"
-            yield f"{name} {sure} (a matter of quality): {checked.require.remedy} [{checked.require.source}]"
+            yield f"{name} {sure} (a matter of quality): {checked.remedy} [{checked.require.source}]"
     yield from _operator_contract(result)
 
 
@@ -164,7 +164,7 @@ def constraint_json(checked: Checked) -> dict[str, Any]:
         "applies": checked.applies,
         "slack": checked.low, "slack_high": checked.high, "unit": require.unit,
         "phase": require.phase.value, "hard": checked.hard, "outcome": require.broken.word,
-        "remedy": require.remedy, "source": require.source, "basis": require.basis,
+        "remedy": checked.remedy, "source": require.source, "basis": require.basis,
         "missing": sorted(checked.missing),
     }
 

@@ -343,6 +343,63 @@ def sensitivity_command(
     return 0
 
 
+@app.command("report")
+def report_command(
+    site: SiteArg = None, goal: GoalOpt = "context", given: GivenOpt = None, at_least: AtLeastOpt = None,
+    at_most: AtMostOpt = None, free: FreeOpt = None, top: TopOpt = 5, config: ConfigOpt = None,
+    ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None, facts: FactOpt = None,
+    sessions: SessionsOpt = None, host: HostOpt = None, service: ServiceOpt = None, limits: LimitOpt = None,
+    points: PointsOpt = None, prompt_tokens: PromptOpt = None, answer_tokens: AnswerOpt = 512,
+    streams: StreamsOpt = None, corpus: CorpusOpt = None, confidence: ConfidenceOpt = 0.5,
+    extrapolate: BeyondOpt = False, weight: WeightOpt = None, order: OrderOpt = None,
+    against: Annotated[str | None, typer.Option(
+        "--pareto", metavar="GOAL,GOAL", help="Which goals to trade off. Else the goal against its rival.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write it as one page.")] = None,
+    drawn: Annotated[Path | None, typer.Option(
+        "--pictures", metavar="FOLDER", help="Write each picture as a file.")] = None,
+    kind: Annotated[str, typer.Option("--format", help="Of the pictures: png or svg.")] = "png",
+    as_json: JsonOpt = False,
+) -> int:
+    """Everything about a goal in one page: memory, best shapes, trade-off, sensitivities, laws, sources."""
+    from optimizer.render import show_report, show_written
+    from optimizer.report import Asked, no_answer, report_json
+
+    if kind not in ("png", "svg"):
+        raise ReadError(f"--format {kind}: png or svg", kind="usage")
+    if html is not None or drawn is not None:
+        from optimizer.plot import demand_places
+
+        demand_places(html, drawn)
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
+    names = [name.strip().replace("-", "_").lower() for name in free or ()]
+    asked = Asked(own, goal, given or (), _pairs(at_least), _pairs(at_most), names, load)
+    document = report_json(asked, lambda: _question(own, goal, given, at_least, at_most, free, top, load, order),
+                           against=against.split(",") if against is not None else ())
+    files: dict[Path, bytes] = {}
+    if drawn is not None:
+        from optimizer.pictures import pictures
+        from optimizer.plot import FILE
+
+        files |= {drawn / f"{item.name}.{kind}": item.draw(kind, FILE) for item in pictures(document)}
+    if html is not None:
+        from optimizer.page import page
+
+        files[html] = page(document)
+    if files:
+        from optimizer.plot import write_files
+
+        if drawn is not None:
+            drawn.mkdir(exist_ok=True)
+        write_files(files)
+    if html is not None:
+        document["page"] = str(html)
+    if drawn is not None and (paths := [str(path) for path in files if path != html]):
+        document["pictures"] = paths
+    _print(document, as_json, show_report if html is None and drawn is None else show_written)
+    return 3 if no_answer(document) else 0
+
+
 @app.command("next")
 def next_command(
     site: SiteArg = None, goal: SpeedGoalOpt = "prefill", given: GivenOpt = None, at_least: AtLeastOpt = None,

@@ -22,7 +22,7 @@ from optimizer.speed import UNSTATED, Encoder, Speed, predicted
 if TYPE_CHECKING:
     from measurements.laws.law import Prediction
     from optimizer.rivals import Choice
-    from optimizer.why import Give, NextBound, Repair, Why
+    from optimizer.why import Give, HeldBack, NextBound, Repair, Why
 
 
 def ranked_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def why_json(answer: Answer) -> dict[str, Any]:
 
     Raises what :func:`optimizer.why.why` and :func:`optimizer.why.next_bound` do.
     """
-    from optimizer.why import next_bound, why
+    from optimizer.why import held_back, next_bound, why
 
     question = answer.question
     whole = solve_json(answer)
@@ -187,8 +187,9 @@ def why_json(answer: Answer) -> dict[str, Any]:
         found = next_bound(answer)
         assert found is not None
         best = answer.shapes[0]
+        held = () if found.binding else held_back(answer)
         return document | {"best": _reached_json(answer, best), "binding": list(found.binding),
-                           "next": _next_json(found)}
+                           "next": _next_json(found), "held_back": [_held_back_json(answer, item) for item in held]}
     explained = why(question)
     if explained is None:
         raise Disagreement("no shape answers, and nothing stands against any")
@@ -198,6 +199,13 @@ def why_json(answer: Answer) -> dict[str, Any]:
 def _reached_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
     whole = ranked_json(answer, ranked)
     return {name: whole[name] for name in ("shape", "changes", "objective")}
+
+
+def _held_back_json(answer: Answer, item: HeldBack) -> dict[str, Any]:
+    spec = answer.question.site.model.knobs[item.knob]
+    best = None if item.best is None else _reached_json(item.answer, item.best) | {
+        "gain": unscaled(item.gain, answer.question.goal.scale), "proven": item.proven, "notes": list(item.best.notes)}
+    return {"knob": item.knob, "value": spec.show(item.value), "best": best}
 
 
 def _next_json(found: NextBound) -> dict[str, Any] | None:

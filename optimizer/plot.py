@@ -12,8 +12,9 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from itertools import combinations, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 #: Up to so many laws share one figure, a panel each.
 MAX_PANELS: Final = 4
 _SUFFIXES: Final = (".png", ".svg")
+_NEEDS: Final = "drawing needs matplotlib: pip install 'shapewright[plot]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,35 +61,35 @@ class _Law:
             return ""
         _, median, low, high = self.site
         step = _step(median)
-        return f"{_figure(median, step)} ({_figure(low, step)} to {_figure(high, step)})"
+        return f"{figure(median, step)} ({figure(low, step)} to {figure(high, step)})"
 
-    def x_axis(self, count: int) -> _Scale:
+    def x_axis(self, count: int) -> Scale:
         """The data's range of x and a little air, with about ``count`` ticks inside."""
         found = [x for x, _ in (*self.median, *self.measured, *self.contradicting)]
         found += [self.site[0]] if self.site else []
         low, high = min(found), max(found)
         if self.choices:
             names = {float(place): name for place, name in enumerate(self.choices)}
-            return _Scale(min(low, 0.0) - 0.6, max(high, len(names) - 1.0) + 0.6, names)
-        air = _air(low, high, 0.03)
-        ticks = [low] if low == high else _multiples(low - air, high + air, count)
+            return Scale(min(low, 0.0) - 0.6, max(high, len(names) - 1.0) + 0.6, names)
+        air = air_of(low, high, 0.03)
+        ticks = [low] if low == high else multiples(low - air, high + air, count)
         step = ticks[1] - ticks[0] if len(ticks) > 1 else _step(low)
-        return _Scale(low - air, high + air, {tick: _figure(tick, step) for tick in ticks})
+        return Scale(low - air, high + air, {tick: figure(tick, step) for tick in ticks})
 
-    def y_axis(self, count: int, *, round_ends: bool = True) -> _Scale:
+    def y_axis(self, count: int, *, round_ends: bool = True) -> Scale:
         """All that is drawn and a little air, from 0 where that costs little; ``round_ends`` ends it at ticks."""
         lines = (self.median, self.low, self.high, *self.rivals.values(), self.measured, self.contradicting)
         found = [y for line in lines for _, y in line] + list(self.site[1:] if self.site else ())
         low, high = min(found), max(found)
-        air = _air(low, high, 0.04)
+        air = air_of(low, high, 0.04)
         bottom = 0.0 if 0 <= low < 0.35 * high else low - air
-        ticks = _multiples(bottom, high + air, count, outside=round_ends)
+        ticks = multiples(bottom, high + air, count, outside=round_ends)
         ends = (ticks[0], ticks[-1]) if round_ends else (bottom, high + air)
-        return _Scale(*ends, {tick: _figure(tick, ticks[1] - ticks[0]) for tick in ticks})
+        return Scale(*ends, {tick: figure(tick, ticks[1] - ticks[0]) for tick in ticks})
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class Scale:
     low: float
     high: float
     ticks: dict[float, str]
@@ -97,12 +99,12 @@ class _Scale:
         return min(max(int((value - self.low) / (self.high - self.low) * steps), 0), steps - 1)
 
 
-def _air(low: float, high: float, share: float) -> float:
+def air_of(low: float, high: float, share: float) -> float:
     """What to leave free at each end: a share of the range, or of the value where all are one."""
     return (high - low) * share if high - low > 1e-6 * max(abs(low), abs(high)) else abs(high) * 0.05 or 1.0
 
 
-def _multiples(low: float, high: float, count: int, *, outside: bool = False) -> list[float]:
+def multiples(low: float, high: float, count: int, *, outside: bool = False) -> list[float]:
     """About ``count`` round numbers, at least two, from low to high; with ``outside`` their ends enclose the range."""
     raw = (high - low) / max(count, 2)
     size = 10.0 ** math.floor(math.log10(raw))
@@ -110,7 +112,7 @@ def _multiples(low: float, high: float, count: int, *, outside: bool = False) ->
     if outside:
         return [index * step for index in range(math.floor(low / step), math.ceil(high / step) + 1)]
     found = [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    return found if len(found) > 1 else _multiples(low, high, count + 1)
+    return found if len(found) > 1 else multiples(low, high, count + 1)
 
 
 def _step(value: float) -> float:
@@ -118,7 +120,7 @@ def _step(value: float) -> float:
     return 1.0 if value == int(value) else 10.0 ** min(math.floor(math.log10(abs(value))) - 2, 0)
 
 
-def _figure(value: float, step: float) -> str:
+def figure(value: float, step: float) -> str:
     """A number with as many decimals as steps of that size need."""
     if value and not 1e-4 <= abs(value) < 1e9:
         return f"{value:.4g}"
@@ -126,12 +128,12 @@ def _figure(value: float, step: float) -> str:
     return f"{round(value, digits) + 0.0:,.{digits}f}"
 
 
-def _plain(text: object) -> str:
+def plain(text: object) -> str:
     """Text with nothing in it that would steer a terminal or break a file."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text))
 
 
-def _percent(weight: float) -> str:
+def percent(weight: float) -> str:
     if 0 < weight < 0.005:
         return "< 1 %"
     return "> 99 %" if 0.995 <= weight < 1 else f"{weight:.0%}".replace("%", " %")
@@ -149,21 +151,21 @@ def _read(law: Mapping[str, Any]) -> _Law:
                 if bool(item["contradicts"]) is contradicts]
 
     weights = {form["name"]: form["weight"] for form in law["forms"]}
-    rivals = {f"{name}, {_percent(weights[name])}" if name in weights else name: line(values)
+    rivals = {f"{name}, {percent(weights[name])}" if name in weights else name: line(values)
               for name, values in curve["forms"].items()}
     median = line(curve["median"])
     held = ", ".join(f"{name} {_held(value)}" for name, value in curve["at"].items())
     unit = f" ({curve['unit']})" if curve["unit"] not in ("", curve["axis"]) else ""
     site = law["prediction"]
     return _Law(
-        title=_plain(law["name"]),
-        note=_plain("; at ".join(part for part in (str(law["verdict"]), held) if part)),
-        x_label=_plain(f"{curve['axis']}{unit}"),
-        y_label=_plain(f"{law['metric']} (tokens/s)"),
-        level=_percent(curve["level"]),
-        choices=tuple(map(_plain, curve["choices"] or ())),
+        title=plain(law["name"]),
+        note=plain("; at ".join(part for part in (str(law["verdict"]), held) if part)),
+        x_label=plain(f"{curve['axis']}{unit}"),
+        y_label=plain(f"{law['metric']} (tokens/s)"),
+        level=percent(curve["level"]),
+        choices=tuple(map(plain, curve["choices"] or ())),
         median=median, low=line(curve["low"]), high=line(curve["high"]),
-        rivals={} if list(rivals.values()) == [median] else {_plain(name): run for name, run in rivals.items()},
+        rivals={} if list(rivals.values()) == [median] else {plain(name): run for name, run in rivals.items()},
         measured=points(False), contradicting=points(True),
         site=(site["x"], site["median"], site["low"], site["high"]) if site else None,
     )
@@ -177,10 +179,32 @@ def _held(value: object) -> str:
 # --- files
 
 # The colours of Okabe and Ito, which differ in lightness too; each line has its own dashes.
-_BLUE, _SKY, _RED, _PURPLE, _GREY = "#0072B2", "#56B4E9", "#B0002A", "#8A3A6B", "#555555"
-_RIVALS: Final = (("#D55E00", (0, (6, 2))), ("#007A5A", (0, (1.5, 1.5))), ("#A8507F", (0, (6, 2, 1.5, 2))),
-                  ("#B07800", (0, (3, 1.5))), ("#000000", (0, (8, 2, 1.5, 2, 1.5, 2))),
-                  ("#4A6FA5", (0, (10, 3))), ("#6B4E16", (0, (3, 1.5, 1, 1.5))))
+INK, PAPER, GRID = "#1B1F24", "#FFFFFF", "#E3E3E3"
+BLUE, SKY, RED, PURPLE, GREY = "#0072B2", "#56B4E9", "#B0002A", "#8A3A6B", "#555555"
+ORANGE, GREEN, PINK, AMBER, STEEL, BROWN = "#D55E00", "#007A5A", "#A8507F", "#B07800", "#4A6FA5", "#6B4E16"
+#: Every colour that a picture may have, in light; a page says what each is in the dark.
+COLOURS: Final = (INK, PAPER, GRID, BLUE, SKY, RED, PURPLE, GREY, ORANGE, GREEN, PINK, AMBER, STEEL, BROWN)
+_RIVALS: Final = ((ORANGE, (0, (6, 2))), (GREEN, (0, (1.5, 1.5))), (PINK, (0, (6, 2, 1.5, 2))),
+                  (AMBER, (0, (3, 1.5))), (INK, (0, (8, 2, 1.5, 2, 1.5, 2))), (STEEL, (0, (10, 3))),
+                  (BROWN, (0, (3, 1.5, 1, 1.5))))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a picture is set: inches wide, and high for each panel; points of its text; whether its title is in it.
+
+    What is ``narrow`` has its legend below, not beside.
+    """
+
+    width: float = 9.5
+    height: float = 4.7
+    size: float = 10.0
+    titles: bool = True
+    narrow: bool = False
+
+
+#: As files are drawn.
+FILE: Final = Look()
 
 
 def save_laws(document: Mapping[str, Any], path: Path) -> list[Path]:
@@ -203,11 +227,11 @@ def save_laws(document: Mapping[str, Any], path: Path) -> list[Path]:
     else:
         pictures = {path.with_name(f"{path.stem}-{number}{path.suffix}"): [law]
                     for number, law in enumerate(laws, start=1)}
-    _write({target: _picture(shown, path.suffix.lower()[1:]) for target, shown in pictures.items()})
+    write_files({target: _picture(shown, path.suffix.lower()[1:]) for target, shown in pictures.items()})
     return list(pictures)
 
 
-def _write(files: Mapping[Path, bytes]) -> None:
+def write_files(files: Mapping[Path, bytes]) -> None:
     """All drafts first, then each takes its name: a full disk leaves no file half written."""
     drafts = {target: target.with_name(f".{target.name}.new") for target in files}
     current = next(iter(files))
@@ -225,24 +249,39 @@ def _write(files: Mapping[Path, bytes]) -> None:
 
 
 def _picture(laws: Sequence[_Law], kind: str) -> bytes:
-    return _figure_of([partial(_panel, law=law) for law in laws], "; ".join(law.title for law in laws), kind)
+    return figure_of([partial(_panel, law=law, look=FILE) for law in laws], "; ".join(law.title for law in laws), kind)
 
 
-def _figure_of(panels: Sequence[Callable[[Axes], None]], title: str, kind: str) -> bytes:
-    """A figure of these panels as a file's bytes: the same bytes for the same panels and release of matplotlib."""
+def law_picture(law: Mapping[str, Any], kind: str, look: Look = FILE) -> bytes:
+    """One law that has a curve, as a file's bytes. Raises ReadError (``usage``) without matplotlib."""
+    shown = _read(law)
+    lines = 3 + len(shown.rivals) + bool(shown.measured) + bool(shown.contradicting) + 2 * bool(shown.site)
+    high = replace(look, height=look.height + lines * look.size / 50) if look.narrow else look
+    return figure_of([partial(_panel, law=shown, look=high)], shown.title, kind, high)
+
+
+def figure_of(panels: Sequence[Callable[[Axes], None]], title: str, kind: str, look: Look = FILE) -> bytes:
+    """A figure of these panels as a file's bytes: the same bytes for the same panels and release of matplotlib.
+
+    Raises ReadError (``usage``) without matplotlib.
+    """
     try:
         import matplotlib
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
-        raise ReadError("drawing needs matplotlib: pip install 'shapewright[plot]'", kind="usage") from None
+        raise ReadError(_NEEDS, kind="usage") from None
     sink = io.BytesIO()
     with matplotlib.rc_context(), catch_warnings():
         filterwarnings("ignore", message="Glyph .* missing")  # a name that the font cannot write: a box stands for it
         matplotlib.rcdefaults()  # not what a user's own matplotlibrc would make of it
         matplotlib.rc("svg", fonttype="none", hashsalt="shapewright")
-        matplotlib.rc("text", parse_math=False)
-        figure = Figure(figsize=(9.5, 4.7 * len(panels)), facecolor="white",
+        matplotlib.rc("text", parse_math=False, color=INK)
+        matplotlib.rc("font", size=look.size)
+        matplotlib.rc("axes", edgecolor=INK, labelcolor=INK, facecolor=PAPER)
+        matplotlib.rc("xtick", color=INK)
+        matplotlib.rc("ytick", color=INK)
+        figure = Figure(figsize=(look.width, look.height * len(panels)), facecolor=PAPER,
                         layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.1, hspace=0.04))
         for place, draw in enumerate(panels, start=1):
             draw(figure.add_subplot(len(panels), 1, place))
@@ -252,24 +291,34 @@ def _figure_of(panels: Sequence[Callable[[Axes], None]], title: str, kind: str) 
     return sink.getvalue()
 
 
-def _panel(axes: Axes, law: _Law) -> None:
-    x_axis, y_axis = law.x_axis(6), law.y_axis(8)
+def dressed(axes: Axes, x_axis: Scale, y_axis: Scale, *, across: bool = False) -> None:
+    """Gives the axes their ranges and ticks, and a quiet grid; ``across`` rules it both ways."""
     axes.set_xlim(x_axis.low, x_axis.high)
     axes.set_ylim(y_axis.low, y_axis.high)
     axes.set_xticks(list(x_axis.ticks), list(x_axis.ticks.values()))
     axes.set_yticks(list(y_axis.ticks), list(y_axis.ticks.values()))
-    axes.set_xlabel(law.x_label)
-    axes.set_ylabel(law.y_label)
-    axes.grid(axis="y", color="#E3E3E3", linewidth=0.8)
+    axes.grid(axis="both" if across else "y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    note = textwrap.fill(law.note, 100)
-    title = textwrap.fill(law.title, 72)
-    axes.annotate(note, (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", color=_GREY)
-    axes.set_title(title, loc="left", fontweight="bold", fontsize=12, pad=10 + 14 * len(note.splitlines()))
-    shown = [*_curves(axes, law), *_marks(axes, law)]
-    axes.legend(handles=shown, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False,
-                labelspacing=0.8, handlelength=2.8)
+
+
+def name_marks(axes: Axes, shown: Sequence[Any], look: Look) -> None:
+    """What the marks mean, beside the axes, or below where there is no room."""
+    place = (0.0, -0.2) if look.narrow else (1.02, 1.0)
+    axes.legend(handles=shown, loc="upper left", bbox_to_anchor=place, borderaxespad=0, frameon=False,
+                labelspacing=0.4 if look.narrow else 0.8, handlelength=2.8)
+
+
+def _panel(axes: Axes, law: _Law, look: Look) -> None:
+    dressed(axes, law.x_axis(3 if look.narrow else 6), law.y_axis(8))
+    axes.set_xlabel(law.x_label)
+    axes.set_ylabel(law.y_label)
+    if look.titles:
+        note = textwrap.fill(law.note, 100)
+        title = textwrap.fill(law.title, 72)
+        axes.annotate(note, (0, 1), (0, 6), xycoords="axes fraction", textcoords="offset points", color=GREY)
+        axes.set_title(title, loc="left", fontweight="bold", fontsize=12, pad=10 + 14 * len(note.splitlines()))
+    name_marks(axes, [*_curves(axes, law), *_marks(axes, law)], look)
 
 
 def _curves(axes: Axes, law: _Law) -> list[Any]:
@@ -281,10 +330,10 @@ def _curves(axes: Axes, law: _Law) -> list[Any]:
     name = f"{law.level} interval for one\nnew measurement"
     rivals = [(label, run, *_RIVALS[index % len(_RIVALS)]) for index, (label, run) in enumerate(law.rivals.items())]
     if not law.apart:
-        shown: list[Any] = [axes.fill_between(places, low, high, color=_SKY, alpha=0.3, linewidth=0, label=name)]
+        shown: list[Any] = [axes.fill_between(places, low, high, color=SKY, alpha=0.3, linewidth=0, label=name)]
         rest: list[Any] = [axes.plot(*zip(*run, strict=True), color=colour, linestyle=dashes, linewidth=1.4,
                                      label=label, zorder=4)[0] for label, run, colour, dashes in rivals]
-        return [*axes.plot(*zip(*law.median, strict=True), color=_BLUE, linewidth=3, label="median", zorder=3),
+        return [*axes.plot(*zip(*law.median, strict=True), color=BLUE, linewidth=3, label="median", zorder=3),
                 *shown, *rest]
     x_axis = law.x_axis(6)
     half = (x_axis.high - x_axis.low) * (0.12 if len(law.choices) < 2 else 0.28 / (len(law.choices) + 0.2))
@@ -295,8 +344,8 @@ def _curves(axes: Axes, law: _Law) -> list[Any]:
         return drawn
 
     band = axes.bar(places, [top - bottom for bottom, top in zip(low, high, strict=True)], 2 * half, low,
-                    color=_SKY, alpha=0.3, linewidth=0, label=name)
-    return [bars(law.median, half, colors=_BLUE, linewidths=3, label="median", zorder=3), band,
+                    color=SKY, alpha=0.3, linewidth=0, label=name)
+    return [bars(law.median, half, colors=BLUE, linewidths=3, label="median", zorder=3), band,
             *(bars(run, half, colors=colour, linestyles=[dashes], linewidths=1.4, label=label, zorder=4)
               for label, run, colour, dashes in rivals)]
 
@@ -305,16 +354,16 @@ def _marks(axes: Axes, law: _Law) -> list[Any]:
     shown: list[Any] = []
     if law.measured:
         shown += axes.plot(*zip(*law.measured, strict=True), linestyle="none", marker="o", markersize=6.5,
-                           color="black", markeredgecolor="white", markeredgewidth=0.8, zorder=6, label="measured")
+                           color=INK, markeredgecolor=PAPER, markeredgewidth=0.8, zorder=6, label="measured")
     if law.contradicting:
         shown += axes.plot(*zip(*law.contradicting, strict=True), linestyle="none", marker="X", markersize=9,
-                           color=_RED, markeredgecolor="white", markeredgewidth=0.8, zorder=7,
+                           color=RED, markeredgecolor=PAPER, markeredgewidth=0.8, zorder=7,
                            label="measured, contradicting")
     if law.site:
         x, median, low, high = law.site
         reach = [[max(median - low, 0)], [max(high - median, 0)]]
-        shown.append(axes.errorbar([x], [median], reach, linestyle="none", marker="D", markersize=8, color=_PURPLE,
-                                   markerfacecolor="white", markeredgewidth=1.8, elinewidth=1.8, capsize=5,
+        shown.append(axes.errorbar([x], [median], reach, linestyle="none", marker="D", markersize=8, color=PURPLE,
+                                   markerfacecolor=PAPER, markeredgewidth=1.8, elinewidth=1.8, capsize=5,
                                    capthick=1.8, zorder=5, label=f"this site's shape:\n{law.site_words}"))
     return shown
 
@@ -433,7 +482,7 @@ def _legend(shown: _Law, looks: Mapping[str, str], width: int, *, crowded: bool)
     return rows
 
 
-def _foot(x_axis: _Scale, gutter: int, wide: int, looks: Mapping[str, str]) -> tuple[str, str]:
+def _foot(x_axis: Scale, gutter: int, wide: int, looks: Mapping[str, str]) -> tuple[str, str]:
     """The axis of x and its figures, those left out that would touch the one before."""
     rule, below, free_from = [looks["floor"]] * wide, [" "] * (gutter + 1 + wide), 0
     for tick, text in x_axis.ticks.items():
@@ -446,7 +495,7 @@ def _foot(x_axis: _Scale, gutter: int, wide: int, looks: Mapping[str, str]) -> t
     return " " * gutter + looks["corner"] + "".join(rule), "".join(below).rstrip()
 
 
-def _sketch(canvas: _Canvas, shown: _Law, x_axis: _Scale, y_axis: _Scale, looks: Mapping[str, str]) -> bool:
+def _sketch(canvas: _Canvas, shown: _Law, x_axis: Scale, y_axis: Scale, looks: Mapping[str, str]) -> bool:
     """The least important first: what comes later covers. Returns whether measured points share a place."""
     def dots(run: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:
         across, up = canvas.width * canvas.dots_wide, canvas.height * canvas.dots_high
@@ -493,18 +542,20 @@ class _Front:
     knee: tuple[float, float] | None
     now: tuple[float, float] | None
 
-    def axes(self, across: int, up: int) -> tuple[_Scale, _Scale]:
+    def axes(self, across: int, up: int) -> tuple[Scale, Scale]:
         """Both ranges with a little air, with about so many ticks."""
         shown = [*self.points, *([self.now] if self.now else [])]
         return _ranged([x for x, _ in shown], across), _ranged([y for _, y in shown], up)
 
 
-def _ranged(values: Sequence[float], count: int) -> _Scale:
+def _ranged(values: Sequence[float], count: int) -> Scale:
     low, high = min(values), max(values)
-    air = _air(low, high, 0.04)
-    ticks = _multiples(low - air, high + air, count)
-    step = ticks[1] - ticks[0]
-    return _Scale(low - air, high + air, {tick: _figure(tick, step) for tick in ticks})
+    air = air_of(low, high, 0.04)
+    ticks = multiples(low - air, high + air, count)
+    if ticks[1] - ticks[0] < 1 and all(value == int(value) for value in values):  # there is nothing between counts
+        ticks = [float(tick) for tick in range(math.ceil(low), math.floor(high) + 1)]
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    return Scale(low - air, high + air, {tick: figure(tick, step) for tick in ticks})
 
 
 def _front(document: Mapping[str, Any], across: int, up: int) -> _Front:
@@ -515,7 +566,7 @@ def _front(document: Mapping[str, Any], across: int, up: int) -> _Front:
     def label(place: int) -> str:
         goal = document["goals"][place]
         unit = _LARGER.get(goal["unit"], (goal["unit"], 1.0))[0]
-        return _plain(goal["goal"] if unit == goal["goal"] else f"{goal['goal']} ({unit})")
+        return plain(goal["goal"] if unit == goal["goal"] else f"{goal['goal']} ({unit})")
 
     points = [(value(across, item["objectives"][across]["value"]), value(up, item["objectives"][up]["value"]))
               for item in document["points"]]
@@ -567,6 +618,22 @@ def demand_picture(path: Path) -> None:
         raise ReadError("cannot be written: the folder does not exist", file=str(path), kind="usage")
 
 
+def demand_places(page: Path | None, folder: Path | None) -> None:
+    """Raises ReadError (``usage``) where a page or a folder of pictures cannot be at its place, or nothing can draw."""
+    if page is not None:
+        if page.is_dir():
+            raise ReadError("is a folder; give the page a file name", file=str(page), kind="usage")
+        if not page.parent.is_dir():
+            raise ReadError("cannot be written: the folder does not exist", file=str(page), kind="usage")
+    if folder is not None and not folder.is_dir():
+        if folder.exists():
+            raise ReadError("is a file; the pictures go into a folder", file=str(folder), kind="usage")
+        if not folder.parent.is_dir():
+            raise ReadError("cannot be made: the folder above does not exist", file=str(folder), kind="usage")
+    if find_spec("matplotlib") is None:
+        raise ReadError(_NEEDS, kind="usage")
+
+
 def save_pareto(document: Mapping[str, Any], path: Path) -> Path:
     """Draws the points of ``pareto`` into ``path`` (.png or .svg), a panel for each pair of goals.
 
@@ -574,32 +641,35 @@ def save_pareto(document: Mapping[str, Any], path: Path) -> Path:
     the file cannot be written.
     """
     demand_picture(path)
-    fronts = [_front(document, across, up) for up, across in combinations(range(len(document["goals"])), 2)]
-    title = _plain(f"{document['engine']['name']} {document['engine']['version']}: "
-                   + " against ".join(goal["goal"] for goal in document["goals"]))
-    _write({path: _figure_of([partial(_front_panel, front=front, title=title if place == 0 else "")
-                              for place, front in enumerate(fronts)], title, path.suffix.lower()[1:])})
+    write_files({path: front_picture(document, path.suffix.lower()[1:])})
     return path
 
 
-def _front_panel(axes: Axes, *, front: _Front, title: str) -> None:
-    x_axis, y_axis = front.axes(6, 7)
-    axes.set_xlim(x_axis.low, x_axis.high)
-    axes.set_ylim(y_axis.low, y_axis.high)
-    axes.set_xticks(list(x_axis.ticks), list(x_axis.ticks.values()))
-    axes.set_yticks(list(y_axis.ticks), list(y_axis.ticks.values()))
+def front_picture(document: Mapping[str, Any], kind: str, look: Look = FILE) -> bytes:
+    """The points of ``pareto`` as a file's bytes, a panel for each pair of goals.
+
+    Raises ReadError (``usage``) without matplotlib.
+    """
+    fronts = [_front(document, across, up) for up, across in combinations(range(len(document["goals"])), 2)]
+    title = plain(f"{document['engine']['name']} {document['engine']['version']}: "
+                  + " against ".join(goal["goal"] for goal in document["goals"]))
+    high = replace(look, height=look.height + look.size / 12) if look.narrow else look
+    return figure_of([partial(_front_panel, front=front, title=title if place == 0 else "", look=high)
+                      for place, front in enumerate(fronts)], title, kind, high)
+
+
+def _front_panel(axes: Axes, *, front: _Front, title: str, look: Look) -> None:
+    dressed(axes, *front.axes(3 if look.narrow else 6, 7), across=True)
     axes.set_xlabel(front.x_label)
     axes.set_ylabel(front.y_label)
-    axes.grid(color="#E3E3E3", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(textwrap.fill(title, 72), loc="left", fontweight="bold", fontsize=12)
-    shown = axes.plot(*zip(*front.points, strict=True), linestyle="none", marker="o", markersize=6, color=_BLUE,
+    if look.titles:
+        axes.set_title(textwrap.fill(title, 72), loc="left", fontweight="bold", fontsize=12)
+    shown = axes.plot(*zip(*front.points, strict=True), linestyle="none", marker="o", markersize=6, color=BLUE,
                       label="point")
     if front.knee:
-        shown += axes.plot(*front.knee, linestyle="none", marker="s", markersize=10, color=_RED,
+        shown += axes.plot(*front.knee, linestyle="none", marker="s", markersize=10, color=RED,
                            markerfacecolor="none", markeredgewidth=2, label="knee")
     if front.now:
-        shown += axes.plot(*front.now, linestyle="none", marker="D", markersize=8, color=_PURPLE,
-                           markerfacecolor="white", markeredgewidth=1.8, label="the shape as it is")
-    axes.legend(handles=shown, loc="upper left", bbox_to_anchor=(1.02, 1), borderaxespad=0, frameon=False)
+        shown += axes.plot(*front.now, linestyle="none", marker="D", markersize=8, color=PURPLE,
+                           markerfacecolor=PAPER, markeredgewidth=1.8, label="the shape as it is")
+    name_marks(axes, shown, look)

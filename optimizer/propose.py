@@ -7,16 +7,10 @@ from typing import Any
 
 from measurements.config.edit import edit, unified_diff
 from measurements.records import ReadError
+from models.evaluate import Reader
 from optimizer.check import quantity_json
 from optimizer.documents import solve_json
 from optimizer.solve import Answer, Ranked
-
-#: Rows that the engines print at boot: what a prediction can be proved wrong by.
-_PRINTED = {
-    "radiance": ("claimable", "elastic", "experts", "kv_cache", "prefill_staging", "vram_weights", "vram_kv",
-                 "unclaimed", "kv_blocks", "kv_tokens", "slab_slots"),
-    "halogen": ("device_budget", "device_need", "pool_positions", "locked_total"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +50,15 @@ def propose(answer: Answer, rank: int = 1) -> Proposal:
 
 
 def propose_json(proposal: Proposal) -> dict[str, Any]:
-    """The whole answer of ``propose``: that of ``solve``, the edit, and the rows the next boot must print."""
+    """The whole answer of ``propose``: that of ``solve``, the edit, and the rows the next boot must print.
+
+    What can prove a prediction wrong is what this very boot prints, the rows that prove most first.
+    """
     answer, ranked = proposal.answer, proposal.ranked
-    model = answer.question.site.model
+    site = answer.question.site
     rows = ranked.checked.evaluation.quantities
+    reader = Reader(site.model, site.given, ranked.shape)
+    printed = [name for name, when in site.model.prints if name in rows and reader.condition(when) is True]
     document = solve_json(answer)
     document |= {
         "rank": ranked.rank,
@@ -69,6 +68,6 @@ def propose_json(proposal: Proposal) -> dict[str, Any]:
             {"knob": c.knob, "from": c.before, "to": c.after, "why": c.why} for c in ranked.companions
         ],
         "refused": [{"knob": knob, "why": why} for knob, why in proposal.refused],
-        "predicted": {name: quantity_json(rows[name]) for name in _PRINTED[model.name] if name in rows},
+        "predicted": {name: quantity_json(rows[name]) for name in printed},
     }
     return document

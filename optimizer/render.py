@@ -12,7 +12,7 @@ from models.interval import GIB, KIB, MIB
 _MARK: Final = {"fits": "[green]fits[/]", "knife_edge": "[yellow]knife edge[/]", "does_not_fit": "[red]does not fit[/]",
                 None: "[dim]open[/]"}
 #: What the server does, after "the server".
-_DOES: Final = {
+DOES: Final = {
     "serves": "serves", "clamped": "halves its pool in silence", "preempts": "preempts",
     "rejects_long_requests": "rejects long requests", "stalls": "stalls",
     "out_of_memory_at_boot": "runs out of memory at boot", "refused_at_boot": "refuses to start",
@@ -47,7 +47,8 @@ def amount(value: int | float | None, unit: str, *, whole: bool = True) -> str:
     if value is None:
         return "?"
     if unit != "B":
-        return f"{figure(value) if isinstance(value, float) else f'{value:,}'} {unit}".rstrip()
+        shown = figure(value) if isinstance(value, float) else f"{value:,}"
+        return f"{shown} {_singular(unit) if shown in ('1', '-1') else unit}".rstrip()
     sign, size = ("-" if value < 0 else ""), abs(int(value))
     if whole and size and size % MIB == 0:
         return f"{sign}{size // MIB:,} MiB"
@@ -57,6 +58,14 @@ def amount(value: int | float | None, unit: str, *, whole: bool = True) -> str:
     return f"{sign}{size} B"
 
 
+def _singular(unit: str) -> str:
+    """The unit of one: sessions become a session; what is no plural (MiB, t/s, s) stays."""
+    for many, one in (("ies", "y"), ("ches", "ch"), ("s", "")):
+        if unit.endswith(many) and len(unit) > len(many) and "/" not in unit:
+            return unit.removesuffix(many) + one
+    return unit
+
+
 def figure(value: float) -> str:
     """A measured or predicted figure: whole from 1,000 on, else to three or four digits."""
     if abs(value) >= 1000:
@@ -64,7 +73,7 @@ def figure(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _value(value: int | float | str) -> str:
+def value_on_axis(value: int | float | str) -> str:
     """A value on an axis: a number or a word."""
     return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else figure(value)
 
@@ -84,12 +93,12 @@ def span(low: float, high: float, unit: str) -> str:
     return f"{low:,} to {high:,} B"
 
 
-def _range(quantity: Mapping[str, Any]) -> str:
+def range_of(quantity: Mapping[str, Any]) -> str:
     low, high = quantity["low"], quantity["high"]
     return "exact" if low == high else span(low, high, quantity["unit"])
 
 
-def _knob(value: Any) -> str:
+def setting_of(value: Any) -> str:
     if value is None:
         return "auto"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
@@ -118,7 +127,7 @@ def _ledger_table(quantities: Mapping[str, Any]) -> Any:
         exact = quantity["low"] == quantity["high"]
         known = quantity["value"] is not None
         value = amount(quantity["value"], quantity["unit"], whole=exact) if known else "between"
-        table.add_row(name, value, _range(quantity), quantity["basis"], _safe(quantity["source"]))
+        table.add_row(name, value, range_of(quantity), quantity["basis"], _safe(quantity["source"]))
     return table
 
 
@@ -136,7 +145,7 @@ def _constraint_table(constraints: Sequence[Mapping[str, Any]]) -> Any:
 def show_check(document: dict[str, Any]) -> None:
     """``check`` as tables."""
     console = _console()
-    outcome = " or ".join(_DOES[word] for word in document.get("outcomes", [document["outcome"]]))
+    outcome = " or ".join(DOES[word] for word in document.get("outcomes", [document["outcome"]]))
     reasons = [c["name"] for c in document["constraints"] if c["applies"] and c["hard"] and c["ok"] is False]
     _heading(console, document, f"{_MARK[document['verdict']]}, the server [bold]{outcome}[/]")
     if reasons:
@@ -144,7 +153,7 @@ def show_check(document: dict[str, Any]) -> None:
     shape = _table("knob", ("value", "right"), "from")
     for name, value in document["shape"].items():
         default = document["defaults"].get(name)
-        shape.add_row(name, _knob(value), _safe(f"default: {default['source']}") if default else "as set")
+        shape.add_row(name, setting_of(value), _safe(f"default: {default['source']}") if default else "as set")
     console.print(shape)
     if document["quantities"]:
         console.print("\n[bold]The ledger to expect[/] (sizes a card; host RAM in all)")
@@ -163,13 +172,13 @@ def show_check(document: dict[str, Any]) -> None:
     _list(console, "Settings that are no knob of this engine", document["unmapped"])
 
 
-def _changes(changes: Mapping[str, Sequence[Any]]) -> str:
+def changes_of(changes: Mapping[str, Sequence[Any]]) -> str:
     if not changes:
         return "as it is"
-    return "\n".join(f"{name} {_knob(old)} -> {_knob(new)}" for name, (old, new) in changes.items())
+    return "\n".join(f"{name} {setting_of(old)} -> {setting_of(new)}" for name, (old, new) in changes.items())
 
 
-def _objective(objective: Mapping[str, Any], sure: float = 0.5) -> str:
+def objective_of(objective: Mapping[str, Any], sure: float = 0.5) -> str:
     """``sure`` is the confidence at which a speed was optimised."""
     unit = objective["unit"]
     if "prediction" in objective:
@@ -190,8 +199,8 @@ def _predicted(objective: Mapping[str, Any], sure: float) -> str:
     found, unit = objective["prediction"], objective["unit"]
     if found is None:
         return "not known: outside the data"
-    text = "" if sure == 0.5 else f"{figure(objective['value'])} {unit}, {_share(sure)} sure\nmedian "
-    text += (f"{figure(found['median'])} {unit}\n({_share(found['level'])}: "
+    text = "" if sure == 0.5 else f"{figure(objective['value'])} {unit}, {share_of(sure)} sure\nmedian "
+    text += (f"{figure(found['median'])} {unit}\n({share_of(found['level'])}: "
              f"{figure(found['low'])} to {figure(found['high'])})")
     if objective["change"]:
         text += "\n" + _better(objective["change"], unit)
@@ -206,7 +215,7 @@ def _better(change: float, unit: str) -> str:
 
 def _asked(console: Any, document: Mapping[str, Any], what: str) -> None:
     """The head of an answer: what was asked for, what may move, and what holds though nobody asked for it."""
-    wanted = [f"{name}={_knob(value)}" for name, value in document["given"].items()] + document["bounds"]
+    wanted = [f"{name}={setting_of(value)}" for name, value in document["given"].items()] + document["bounds"]
     goal = " then ".join(document["order"]) if "order" in document else document["goal"]
     asked = f"{what} [bold]{goal}[/]" + (f", given {_safe(', '.join(wanted))}" if wanted else "")
     _heading(console, document, asked)
@@ -232,11 +241,11 @@ def show_solve(document: dict[str, Any]) -> None:
     table = _table(("rank", "right"), "change", ("gives", "right"), "what binds", "verdict")
     sure = document["speed"]["workload"]["confidence"] if document.get("speed") else 0.5
     for shape in document["shapes"]:
-        gives = _safe(_objective(shape["objective"], sure))
+        gives = _safe(objective_of(shape["objective"], sure))
         for name, found in shape.get("speeds", {}).items():  # of the goals that came first
             if "median" in found:
                 gives += _safe(f"\n{name} {figure(found['median'])} {found['unit']}")
-        table.add_row(str(shape["rank"]), _safe(_changes(shape["changes"])), gives,
+        table.add_row(str(shape["rank"]), _safe(changes_of(shape["changes"])), gives,
                       _safe("\n".join(shape["binding"])), _MARK[shape["verdict"]])
     console.print(table)
     best = document["shapes"][0]
@@ -288,7 +297,7 @@ def _repairs(console: Any, repairs: Sequence[Mapping[str, Any]], members: Mappin
     for item in repairs:
         least = "" if item["proven"] else " (less may do: not proven)"
         parts = "\nand ".join(_giving(give, members[give["name"]]) for give in item["gives"])
-        then = _safe(_changes(item["changes"]).replace("\n", ", "))
+        then = _safe(changes_of(item["changes"]).replace("\n", ", "))
         grid.add_row("  -", f"{parts}{least}\n[dim]then {then}[/]")
     console.print(grid)
 
@@ -301,22 +310,29 @@ def _giving(give: Mapping[str, Any], member: Mapping[str, Any]) -> str:
         case "short":
             return f"{name}: {much} short; {_safe(member['remedy'])}"
         case "other":
-            return f"{name}: {_safe(_knob(to))} instead"
+            return f"{name}: {_safe(setting_of(to))} instead"
         case "less" | "more" as way:
             if not member["source"].startswith("--"):  # nobody asked for it
                 return (f"{name}: would have to be {much} {way}, {_safe(amount(to, unit))} "
                         f"({_safe(member['source'])}; {_safe(member['remedy'])})")
             return f"{name}: {'ask for' if way == 'less' else 'allow'} {much} {way}, {_safe(amount(to, unit))}"
         case way:
-            return f"{name}: {way} by {much}, to {_safe(_knob(to))}"
+            return f"{name}: {way} by {much}, to {_safe(setting_of(to))}"
 
 
 def _bound_by(console: Any, document: Mapping[str, Any]) -> None:
     best, after = document["best"], document["next"]
     proven = "" if document["status"] == "optimal" else " (not proven best)"
-    gives = _objective(best["objective"]).replace("\n", ", ")
+    gives = objective_of(best["objective"]).replace("\n", ", ")
     console.print(f"\n[bold]The best[/]{proven}: {_safe(gives)}")
-    console.print(f"  {_safe(_changes(best['changes']).replace(chr(10), ', '))}")
+    console.print(f"  {_safe(changes_of(best['changes']).replace(chr(10), ', '))}")
+    held = document["held_back"]
+    if held:
+        _list(console, "What binds: a held knob, which nobody opened",
+              (_held_back(item, best["objective"]["unit"]) for item in held))
+        _list(console, "Before you take one",
+              dict.fromkeys(text for item in held if item["best"] for text in item["best"]["notes"]))
+        return
     _list(console, "What binds", document["binding"] or ["nothing"])
     if after is None:
         console.print("\nNothing of this can give way.")
@@ -328,27 +344,35 @@ def _bound_by(console: Any, document: Mapping[str, Any]) -> None:
         return
     gain = "nothing more" if not then["gain"] else _better(then["gain"], then["objective"]["unit"])
     console.print(f"\n[bold]If this gave way[/] ({names}): {gain}")
-    console.print(f"  {_safe(_changes(then['changes']).replace(chr(10), ', '))}")
+    console.print(f"  {_safe(changes_of(then['changes']).replace(chr(10), ', '))}")
     left = {item["name"]: amount(item["slack"], item["unit"]) for item in then["slack"]}
     _list(console, "What would bind then", (f"{name}: {left[name]} left now" if name in left else name
                                             for name in then["binding"] or ["nothing"]))
 
 
-def _weights(weights: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {_share(weight)}" for name, weight in weights.items() if weight >= 0.005)
+def _held_back(item: Mapping[str, Any], unit: str) -> str:
+    best, opened = item["best"], f"{item['knob']}={setting_of(item['value'])}: with --free {item['knob']}"
+    if best is None:
+        return f"{opened} more may be had: not found in time"
+    least = "" if best["proven"] else " (more may be had: not proven best)"
+    return f"{opened} {_better(best['gain'], unit)}{least}, then {changes_of(best['changes']).replace(chr(10), ', ')}"
 
 
-def _share(weight: float) -> str:
+def weights_of(weights: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share_of(weight)}" for name, weight in weights.items() if weight >= 0.005)
+
+
+def share_of(weight: float) -> str:
     """A probability or a weight; neither nothing nor certainty is said where it is only near."""
     return "> 99 %" if 0.995 < weight < 1 else "< 1 %" if 0 < weight < 0.005 else f"{100 * weight:.0f} %"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     return f"{100 * share:,.1f} %"
 
 
 def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    return amount(number, f"{word}s")
 
 
 def _rate(rate: float) -> str:
@@ -369,11 +393,11 @@ def _speed(console: Any, speed: Mapping[str, Any], unit: str) -> None:
         words.append(f"a {what} of {load['prompt_tokens']:,} tokens" if load["prompt_tokens"] else f"{what} not stated")
     if "decode" in metrics and load["streams"] is not None:
         words.append("all slots busy" if isinstance(load["streams"], str) else _count(load["streams"], "stream"))
-    words.append(f"what one measurement reaches with a probability of {_share(load['confidence'])}")
+    words.append(f"what one measurement reaches with a probability of {share_of(load['confidence'])}")
     console.print(f"\n[bold]The speed[/]: {_safe('; '.join(words))}")
     for law in speed["laws"]:
         console.print(f"  law: {_safe(law['name'])}; {_evidence(law)}")
-        console.print(f"  {_safe(law['verdict'])} ({_safe(_weights(law['weights']))}); noise {_percent(law['noise'])}")
+        console.print(f"  {_safe(law['verdict'])} ({_safe(weights_of(law['weights']))}); noise {percent(law['noise'])}")
     for text in speed["extrapolated"]:
         console.print(f"  [yellow]extrapolated:[/] {_safe(text)}")
     rivals = speed["rivals"]
@@ -384,17 +408,17 @@ def _speed(console: Any, speed: Mapping[str, Any], unit: str) -> None:
                   f"({'seconds' if unit == 's' else unit}):")
     table = _table("if it is", "choose", *((name, "right") for name in names))
     for item in rivals["choices"]:
-        table.add_row(f"{_safe(item['law'])} ({_share(item['weight'])})", _safe(_changes(item["changes"])),
+        table.add_row(f"{_safe(item['law'])} ({share_of(item['weight'])})", _safe(changes_of(item["changes"])),
                       *(figure(item["expects"][name]) for name in names))
     for title, key in (("rank 1", "rank_1"), ("good under all", "good_under_all")):
         item = rivals[key]
-        table.add_row(f"[bold]{title}[/]", _safe(_changes(item["changes"])),
+        table.add_row(f"[bold]{title}[/]", _safe(changes_of(item["changes"])),
                       *(figure(item["expects"][name]) for name in names))
     console.print(table)
     loses = rivals["good_under_all"]["loses_at_most"]
     console.print("  rank 1 is as good as any, whichever form is true" if rivals["agree"] else
                   "  the forms disagree about the best shape; what is good under all of them loses "
-                  f"{_percent(loses)} at most")
+                  f"{percent(loses)} at most")
 
 
 def show_laws(document: dict[str, Any]) -> None:
@@ -410,20 +434,20 @@ def show_laws(document: dict[str, Any]) -> None:
                        "verdict")
         for law in document["laws"]:
             table.add_row(_safe(law["name"]), str(law["points"]), str(law["settings"]),
-                          _percent(law["left_out"]["median"]), _percent(law["left_out"]["worst"]),
+                          percent(law["left_out"]["median"]), percent(law["left_out"]["worst"]),
                           _safe(law["verdict"]))
         console.print(table)
     means = {term["form"]: term["means"] for law in document["laws"] for form in law["forms"] for term in form["terms"]}
     _list(console, "What the forms mean, in time per token (c, b, d are sizes; x is the setting)",
           ["constant: no effect", *(f"{name}: {text}" for name, text in means.items())])
-    _list(console, "No law yet", _grouped(document["unfitted"]))
-    _list(console, "Not this site's", _grouped(document["elsewhere"]))
+    _list(console, "No law yet", grouped(document["unfitted"]))
+    _list(console, "Not this site's", grouped(document["elsewhere"]))
     _list(console, "Refused", [f"{item['file']}:{item['line']}: {item['reason']}" for item in document["refused"]])
     for path in document.get("pictures", ()):
         console.print(f"drawn: {_safe(path)}")
 
 
-def _grouped(items: Sequence[Mapping[str, Any]]) -> list[str]:
+def grouped(items: Sequence[Mapping[str, Any]]) -> list[str]:
     """Laws with why each does not count; those of one reason that are many are only counted."""
     reasons: dict[str, list[str]] = {}
     for item in items:
@@ -434,24 +458,24 @@ def _grouped(items: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _law(console: Any, law: Mapping[str, Any], *, plot: bool) -> None:
     console.print(f"\n[bold]{_safe(law['name'])}[/]: {_safe(law['verdict'])}")
-    ranges = "; ".join(f"{item['axis']} {_value(item['low'])} to {_value(item['high'])}"
+    ranges = "; ".join(f"{item['axis']} {value_on_axis(item['low'])} to {value_on_axis(item['high'])}"
                        + (f" {item['unit']}" if item["unit"] not in ("", item["axis"]) else "")
                        for item in law["ranges"])
     console.print(f"{_evidence(law)}; measured over {_safe(ranges)}; "
-                  f"noise {_percent(law['noise']['value'])} ({law['noise']['how']})")
+                  f"noise {percent(law['noise']['value'])} ({law['noise']['how']})")
     for axis, shares in law["shares"].items():
-        console.print(f"{axis}: {_safe(_weights(shares))}")
+        console.print(f"{axis}: {_safe(weights_of(shares))}")
     table = _table("form", ("weight", "right"), ("left out", "right"), ("first to last", "right"), ("knee", "right"))
     for form in law["forms"]:
         ends = "" if form["from"] is None else f"{figure(form['from'])} -> {figure(form['to'])} t/s"
-        error = "" if form["left_out_error"] is None else f"{_percent(form['left_out_error'])} off"
+        error = "" if form["left_out_error"] is None else f"{percent(form['left_out_error'])} off"
         knees = ", ".join(figure(term["knee"]) for term in form["terms"] if term["knee"] is not None)
-        table.add_row(_safe(form["name"]), _share(form["weight"]), error, ends, knees)
+        table.add_row(_safe(form["name"]), share_of(form["weight"]), error, ends, knees)
     console.print(table)
     if law["prediction"]:
         found = law["prediction"]
         label = " (extrapolated)" if found["extrapolated"] else ""
-        console.print(f"this site's shape: {_rate(found['median'])}{label}, {_share(found['level'])} of new "
+        console.print(f"this site's shape: {_rate(found['median'])}{label}, {share_of(found['level'])} of new "
                       f"measurements from {figure(found['low'])} to {figure(found['high'])}")
     elif law["beyond"]:
         console.print(f"this site's shape lies outside: {_safe('; '.join(law['beyond']))}")
@@ -486,7 +510,7 @@ _MOST_KNOBS: Final = 4
 def show_pareto(document: dict[str, Any]) -> None:
     """``pareto``: a row for each point, where the shape as it is stands, and the knee."""
     console = _console()
-    wanted = [f"{name}={_knob(value)}" for name, value in document["given"].items()] + document["bounds"]
+    wanted = [f"{name}={setting_of(value)}" for name, value in document["given"].items()] + document["bounds"]
     names = [item["goal"] for item in document["goals"]]
     _heading(console, document, f"[bold]{' against '.join(names)}[/]"
              + (f", given {_safe(', '.join(wanted))}" if wanted else ""))
@@ -500,13 +524,13 @@ def show_pareto(document: dict[str, Any]) -> None:
             console.print(f"  - [bold]{_safe(item['name'])}[/] ({_safe(item['source'])}): {_safe(item['remedy'])}")
         _list(console, "To know", document["warnings"])
         return
-    steps = ", ".join(f"{item['goal']} {_gives(item['step'], item['unit'])}" for item in document["goals"])
+    steps = ", ".join(f"{item['goal']} {gives_of(item['step'], item['unit'])}" for item in document["goals"])
     console.print(f"steps: {_safe(steps)}; {_safe(document['rule'])}")
     count = _count(len(document["points"]), "point")
     console.print(f"{count}: no other shape is better; all are proven, and were checked again without the solver\n"
                   if document["status"] == "optimal" else
                   f"[yellow]{count}, not proven complete[/]: the time limit was reached\n")
-    shown = _shown_points(document)
+    shown = shown_points(document)
     console.print(_front_table(document, shown))
     if len(shown) < len(document["points"]):
         console.print(f"{len(shown)} of {len(document['points'])} points; --json has all, --at-least and --at-most "
@@ -520,25 +544,25 @@ def show_pareto(document: dict[str, Any]) -> None:
                   f"no knee: {_safe(document['no_knee'])}")
     _standing(console, document)
     for law in document.get("laws", ()):
-        console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])}; noise {_percent(law['noise'])}")
-    _list(console, "Before you take one", _notes_of(document["points"]))
+        console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])}; noise {percent(law['noise'])}")
+    _list(console, "Before you take one", notes_of(document["points"]))
     _list(console, "To know", document["warnings"])
     for path in document.get("pictures", ()):
         console.print(f"drawn: {_safe(path)}")
 
 
-def _notes_of(points: Sequence[Mapping[str, Any]]) -> list[str]:
+def notes_of(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """What to know of which points; what differs in figures only is said once."""
     alike: dict[str, tuple[str, list[int]]] = {}
     for point in points:
         for text in point["notes"]:
             alike.setdefault("".join(letter for letter in text if not letter.isdigit() and letter != ","),
                              (text, []))[1].append(point["point"])
-    return [f"point {numbers[0]}: {text}" + (f" (and the like: {_ranges(numbers[1:])})" if numbers[1:] else "")
+    return [f"point {numbers[0]}: {text}" + (f" (and the like: {ranges_of(numbers[1:])})" if numbers[1:] else "")
             for text, numbers in alike.values()]
 
 
-def _shown_points(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def shown_points(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     points = document["points"]
     if len(points) <= _MOST_POINTS:
         return list(points)
@@ -555,22 +579,22 @@ def _front_table(document: Mapping[str, Any], points: Sequence[Mapping[str, Any]
     units = [item["unit"] for item in document["goals"]]
     table = _table(("point", "right"), *((item["goal"], "right") for item in document["goals"]),
                    *(((name, "right") for name in knobs) if apart else ["change"]), "what binds")
-    values = [_gives(value, unit) for value, unit in zip(current["values"], units, strict=True)]
-    table.add_row("now", *values, *([_knob(current["shape"].get(name)) for name in knobs] if apart else [""]),
+    values = [gives_of(value, unit) for value, unit in zip(current["values"], units, strict=True)]
+    table.add_row("now", *values, *([setting_of(current["shape"].get(name)) for name in knobs] if apart else [""]),
                   "" if current["verdict"] == "fits" else _MARK[current["verdict"]], style="dim")
     for point in points:
         number = f"{point['point']}" + (" knee" if point["point"] == knee else "") + (
             "" if point["proven"] else " not proven")
-        gives = [_gives(item["value"], unit, item.get("prediction"))
+        gives = [gives_of(item["value"], unit, item.get("prediction"))
                  for item, unit in zip(point["objectives"], units, strict=True)]
-        settings = [_knob(point["shape"].get(name, point["changes"].get(name, ["", ""])[1])) for name in knobs]
-        table.add_row(number, *map(_safe, gives), *(settings if apart else [_safe(_changes(point["changes"]))]),
+        settings = [setting_of(point["shape"].get(name, point["changes"].get(name, ["", ""])[1])) for name in knobs]
+        table.add_row(number, *map(_safe, gives), *(settings if apart else [_safe(changes_of(point["changes"]))]),
                       _safe(", ".join(point["binding"])), style="bold" if point["point"] == knee else "")
     return table
 
 
-def _gives(value: float | None, unit: str, prediction: Mapping[str, Any] | None = None) -> str:
-    text = amount(value, unit) if value is None or unit in ("B", "t/s", "s") else _knob(value)
+def gives_of(value: float | None, unit: str, prediction: Mapping[str, Any] | None = None) -> str:
+    text = amount(value, unit) if value is None or unit in ("B", "t/s", "s") else setting_of(value)
     return text if prediction is None else f"{text} ({figure(prediction['low'])} to {figure(prediction['high'])})"
 
 
@@ -584,7 +608,7 @@ def _standing(console: Any, document: Mapping[str, Any]) -> None:
         console.print(f"the shape as it is: as good as point {current['equals']}; nothing beats it on these steps")
     elif better:
         console.print(f"the shape as it is: beaten by {'points' if len(better) > 1 else 'point'} "
-                      f"{_ranges([item['point'] for item in better])}")
+                      f"{ranges_of([item['point'] for item in better])}")
         for item in [better[0], better[-1]] if len(better) > 1 else better:
             gains = ", ".join(f"{goal['goal']} {_better(gain, goal['unit'])}"
                               for goal, gain in zip(goals, item["by"], strict=True) if gain)
@@ -595,7 +619,7 @@ def _standing(console: Any, document: Mapping[str, Any]) -> None:
         console.print("  it is not one of the shapes asked about: it does not fit, or not within what was given")
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def ranges_of(numbers: Sequence[int]) -> str:
     """Numbers in order, runs of them as 3 to 7."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -611,18 +635,18 @@ def show_sensitivity(document: dict[str, Any]) -> None:
     console = _console()
     goal, best = document["goal"], document["best"]
     unit = goal["unit"]
-    wanted = [f"{name}={_knob(value)}" for name, value in document["given"].items()] + document["bounds"]
+    wanted = [f"{name}={setting_of(value)}" for name, value in document["given"].items()] + document["bounds"]
     _heading(console, document, f"[bold]{goal['goal']}[/]" + (f", given {_safe(', '.join(wanted))}" if wanted else ""))
-    changes = _changes(best["changes"]).replace("\n", ", ") or "as it is"
-    console.print(f"best: {_safe(changes)}: {_safe(_gives(best['objective']['value'], unit))}; what binds: "
+    changes = changes_of(best["changes"]).replace("\n", ", ") or "as it is"
+    console.print(f"best: {_safe(changes)}: {_safe(gives_of(best['objective']['value'], unit))}; what binds: "
                   f"{_safe(', '.join(best['binding']) or 'nothing')}")
-    console.print(f"a step of the goal is {_gives(goal['step'], unit)}; this took {document['resolved']:,} solves\n")
+    console.print(f"a step of the goal is {gives_of(goal['step'], unit)}; this took {document['resolved']:,} solves\n")
     live = [knob for knob in document["knobs"] if not knob["nothing"]]
     table = _table("knob", ("value", "right"), "a step down", ("gain", "right"), ("alone", "right"), "a step up",
                    ("gain", "right"), ("alone", "right"), "stays best")
     for knob in live:
         cells = [cell for side in ("down", "up") for cell in _step_cells(knob[side], unit)]
-        table.add_row(knob["knob"] + ("" if knob["free"] else " (held)"), _knob(knob["value"]), *cells,
+        table.add_row(knob["knob"] + ("" if knob["free"] else " (held)"), setting_of(knob["value"]), *cells,
                       _stays(knob["stays_best"]))
     if live:
         console.print(table)
@@ -630,7 +654,7 @@ def show_sensitivity(document: dict[str, Any]) -> None:
                       "held knob\nat which the best shape fits and is not beaten by a step, of a free one those that "
                       "cost less than a step")
     _list(console, "Worth more together", (
-        f"{_safe(' and '.join(f'{name} {_knob(value)}' for name, value in pair['knobs'].items()))}: "
+        f"{_safe(' and '.join(f'{name} {setting_of(value)}' for name, value in pair['knobs'].items()))}: "
         f"{_gain(pair['together'], unit)}; each by itself {' and '.join(_gain(gain, unit) for gain in pair['apart'])}"
         for pair in document["together"]))
     _list(console, "These change nothing of the goal", (
@@ -641,7 +665,7 @@ def show_sensitivity(document: dict[str, Any]) -> None:
     if document["global"] is not None:
         _spread(console, document["global"], goal)
     for law in document.get("laws", ()):
-        console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])}; noise {_percent(law['noise'])}")
+        console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])}; noise {percent(law['noise'])}")
     _list(console, "To know", document["warnings"])
 
 
@@ -649,7 +673,7 @@ def _gain(gain: float | None, unit: str) -> str:
     """A gain with its sign; none where no shape fits."""
     if gain is None:
         return "no fit"
-    return "0" if gain == 0 else f"{'+' if gain > 0 else ''}{_gives(gain, unit)}"
+    return "0" if gain == 0 else f"{'+' if gain > 0 else ''}{gives_of(gain, unit)}"
 
 
 def _step_cells(move: Mapping[str, Any] | None, unit: str) -> list[str]:
@@ -659,7 +683,7 @@ def _step_cells(move: Mapping[str, Any] | None, unit: str) -> list[str]:
     alone = "not known" if move["why_not"] else _gain(move["fixed"], unit)
     if move["fixed"] is None and not move["why_not"] and move["fixed_verdict"] == "knife_edge":
         alone = "knife edge"
-    return [_knob(move["to"]), again, alone]
+    return [setting_of(move["to"]), again, alone]
 
 
 def _stays(ends: Mapping[str, Any] | None) -> str:
@@ -669,8 +693,10 @@ def _stays(ends: Mapping[str, Any] | None) -> str:
     if low is None and high is None:
         return "everywhere"
     if low is None:
-        return f"up to {_knob(high)}"
-    return f"from {_knob(low)}" if high is None else _knob(low) if low == high else f"{_knob(low)} to {_knob(high)}"
+        return f"up to {setting_of(high)}"
+    if high is None:
+        return f"from {setting_of(low)}"
+    return setting_of(low) if low == high else f"{setting_of(low)} to {setting_of(high)}"
 
 
 def _running(console: Any, knobs: Sequence[Mapping[str, Any]]) -> None:
@@ -680,7 +706,7 @@ def _running(console: Any, knobs: Sequence[Mapping[str, Any]]) -> None:
         if len(knob["running"]) < 2:
             continue
         for number, rung in enumerate(knob["running"]):
-            low, high = _knob(rung["from"]), _knob(rung["to"])
+            low, high = setting_of(rung["from"]), setting_of(rung["to"])
             ends = low if low == high else f"{low} to {high}"
             table.add_row("" if number else knob["knob"], ends, _MARK[rung["verdict"]],
                           rung["outcome"].replace("_", " "), ", ".join(rung["broken"]))
@@ -697,7 +723,7 @@ def _fact_table(console: Any, document: Mapping[str, Any]) -> None:
         drift = [("not decided" if side in fact["flips"]["open"] else "any amount" if fact["flips"][side] is None else
                   f"less than {amount(fact['flips'][side], fact['unit'], whole=False)}") for side in ("down", "up")]
         ends = ("", "") if fact["ends"] is None else tuple(
-            "no fit" if fact["ends"][end] is None else _gives(fact["ends"][end], unit)
+            "no fit" if fact["ends"][end] is None else gives_of(fact["ends"][end], unit)
             for end in ("pessimistic", "optimistic"))
         table.add_row(fact["fact"], span(fact["low"], fact["high"], fact["unit"]), *drift, *ends,
                       _safe(fact["source"]))
@@ -712,10 +738,10 @@ def _spread(console: Any, found: Mapping[str, Any], goal: Mapping[str, Any]) -> 
                   f"each kind, seed {found['seed']})")
     for name, what in (("running_fits", "the running shape"), ("best_fits", "the best shape")):
         chance = found[name]
-        console.print(f"  {what} fits at {_share(chance['share'])} of the draws (95 %: {_share(chance['low'])} to "
-                      f"{_share(chance['high'])})")
+        console.print(f"  {what} fits at {share_of(chance['share'])} of the draws (95 %: {share_of(chance['low'])} to "
+                      f"{share_of(chance['high'])})")
     if found["goal"] is not None:
-        low, middle, high = (_gives(found["goal"][end], goal["unit"]) for end in ("low", "median", "high"))
+        low, middle, high = (gives_of(found["goal"][end], goal["unit"]) for end in ("low", "median", "high"))
         console.print(f"  {goal['goal']}, optimised again at each draw: {middle} (90 % of draws: {low} to {high})")
     if found["infeasible"]:
         console.print(f"  at {found['infeasible']} draws no shape fits")
@@ -745,15 +771,15 @@ def show_next(document: dict[str, Any]) -> None:
     console = _console()
     law = document["law"]
     _heading(console, document, f"which measurement settles most for [bold]{document['goal']}[/]")
-    console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])} ({_safe(_weights(law['weights']))})")
-    console.print(f"recommended now: {_safe(_changes(document['recommended']).replace(chr(10), ', '))}")
+    console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])} ({_safe(weights_of(law['weights']))})")
+    console.print(f"recommended now: {_safe(changes_of(document['recommended']).replace(chr(10), ', '))}")
     found = document["measure"]
     if found is None:
         console.print(f"\n{_safe(document['why'])}")
     else:
         load = document["workload"]
         words = ["the server as it is" if not found["changes"] else
-                 _changes(found["changes"]).replace("\n", ", ")]
+                 changes_of(found["changes"]).replace("\n", ", ")]
         what = "a prompt" if law["metric"] == "prefill" else "a context"
         words += [f"{what} of {load['prompt_tokens']:,} tokens"] if load["prompt_tokens"] else []
         if law["metric"] == "prefill":
@@ -765,17 +791,17 @@ def show_next(document: dict[str, Any]) -> None:
             console.print(_safe(document["why"]))
         if found["expected"]:
             expected = ", ".join(f"{name} {_rate(rate)}" for name, rate in found["expected"].items())
-            console.print(f"expected: {_safe(expected)}; noise {_percent(found['noise'])}")
+            console.print(f"expected: {_safe(expected)}; noise {percent(found['noise'])}")
             share = found["tells"] / found["most"] if found["most"] else 0.0
-            console.print(f"it is expected to settle {_share(share)} of what is open between these forms")
+            console.print(f"it is expected to settle {share_of(share)} of what is open between these forms")
         table = _table(("if it says", "right"), "as expected by", "then", "best then", ("expecting", "right"))
         for item in document["outcomes"]:
             settled = f"decided: {item['decided']}" if item["decided"] else "still open"
             best = item["recommended"]
-            then = "" if best is None else "as now" if best == document["recommended"] else _changes(best)
+            then = "" if best is None else "as now" if best == document["recommended"] else changes_of(best)
             says = "" if item["prediction"] is None else figure(item["prediction"]["median"])
             table.add_row(f"about {_rate(item['rate'])}", _safe(", ".join(item["expected_by"])),
-                          _safe(f"{settled}\n{_weights(item['weights'])}"), _safe(then), says)
+                          _safe(f"{settled}\n{weights_of(item['weights'])}"), _safe(then), says)
         if document["outcomes"]:
             console.print(table)
         _list(console, "Before you take it", found["notes"])
@@ -787,7 +813,7 @@ def show_free(document: dict[str, Any]) -> None:
     console = _console()
     current = document["current"]
     _heading(console, document, f"now {_MARK[current['verdict']]}, the server "
-                                f"[bold]{_DOES[current['outcome']]}[/]")
+                                f"[bold]{DOES[current['outcome']]}[/]")
     own = document["free"]
     if own is None:
         console.print(f"\n{document['free_means']}: not known without the log of a settled boot")
@@ -795,8 +821,9 @@ def show_free(document: dict[str, Any]) -> None:
         over = amount(-own["high"], own["unit"])
         console.print(f"\n{document['free_means']}: [bold]none[/]; it is {over} short ({_safe(own['source'])})")
     else:
-        console.print(f"\n{document['free_means']}: [bold]{amount(own['value'], own['unit'])}[/] "
-                      f"({_range(own)}; {_safe(own['source'])})")
+        ends = range_of(own)
+        best = f"{amount(own['value'], own['unit'])}[/] ({ends}" if own["value"] is not None else f"between[/] ({ends}"
+        console.print(f"\n{document['free_means']}: [bold]{best}; {_safe(own['source'])})")
     console.print(_safe(document["other_tools"]))
     console.print("\n[bold]What it buys[/], each by itself")
     table = _table("goal", ("gives", "right"), "set", "what else moves", "what binds")
@@ -819,8 +846,8 @@ def _use_row(use: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     best = use["best"]
     moves = "\n".join(f"{name} {amount(cost['from'], cost['unit'])} -> {amount(cost['to'], cost['unit'])}"
                       for name, cost in use["costs"].items())
-    gives = _objective(best["objective"]) + ("\n(not proven best)" if use["status"] == "feasible" else "")
-    return goal, _safe(gives), _safe(_changes(best["changes"])), _safe(moves), _safe("\n".join(best["binding"]))
+    gives = objective_of(best["objective"]) + ("\n(not proven best)" if use["status"] == "feasible" else "")
+    return goal, _safe(gives), _safe(changes_of(best["changes"])), _safe(moves), _safe("\n".join(best["binding"]))
 
 
 def show_propose(document: dict[str, Any]) -> None:
@@ -831,7 +858,7 @@ def show_propose(document: dict[str, Any]) -> None:
         return
     shape = document["shapes"][document["rank"] - 1]
     _heading(console, document, f"rank {document['rank']} for [bold]{document['goal']}[/]: "
-                                f"{_safe(_changes(shape['changes']).replace(chr(10), ', '))}")
+                                f"{_safe(changes_of(shape['changes']).replace(chr(10), ', '))}")
     if document["diff"]:
         console.print()
         console.print(_safe(document["diff"]), end="", soft_wrap=True)
@@ -887,3 +914,51 @@ def show_init(document: dict[str, Any]) -> None:
     console.print(f"wrote {_safe(document['site'])}")
     for line in document["next"]:
         console.print(f"  {_safe(line)}")
+
+
+def show_report(document: dict[str, Any]) -> None:
+    """``report`` as tables: each part as its own command shows it, or why there is none."""
+    console = _console()
+    for title, key, show in (("The shape as it is", "now", show_check), ("Where memory goes", "stacks", None),
+                             ("The best shapes", "shapes", show_solve),
+                             ("What it costs another goal", "tradeoff", show_pareto),
+                             ("What the answer hangs on", "sensitivity", show_sensitivity),
+                             ("What measured speeds tell", "laws", show_laws)):
+        console.rule(f"[bold]{title}[/]", align="left")
+        part = document[key]
+        if show is None:
+            _stacks(console, part)
+        elif part["answer"] is None:
+            console.print(f"not here: {_safe(part['why'])}")
+            _list(console, "What would show it", [f"{item['name']}: {item['how']}" for item in part["missing"]])
+        else:
+            show(part["answer"])
+        console.print()
+
+
+def _stacks(console: Any, stacks: Sequence[Mapping[str, Any]]) -> None:
+    for stack in stacks:
+        if stack["instead"] is not None:
+            continue
+        number = "" if stack["card"] is None else f", card {stack['card']}"
+        table = _table(f"{stack['title']}{number}", ("now", "right"), ("best", "right"))
+        for part in (*stack["parts"], {"name": "in all", **stack["total"]}):
+            table.add_row(part["name"], *("?" if part[word] is None else _safe(amount(
+                part[word]["value"], stack["unit"], whole=False)) for word in ("now", "best")))
+        console.print(table)
+        _list(console, "What would show the rest", [f"{item['name']}: {item['how']}" for item in stack["missing"]])
+        console.print()
+
+
+def signed(value: float, unit: str) -> str:
+    """A difference, with its sign and unit."""
+    return ("+" if value > 0 else "") + amount(value, unit, whole=False)
+
+
+def show_written(document: dict[str, Any]) -> None:
+    """``report`` where it was written: the files."""
+    console = _console()
+    if "page" in document:
+        console.print(f"wrote {_safe(document['page'])}")
+    for path in document.get("pictures", ()):
+        console.print(f"drawn: {_safe(path)}")

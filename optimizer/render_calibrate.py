@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from models.interval import GIB, MIB
-from optimizer.render import _console, _count, _heading, _knob, _list, _safe, _table, amount, span
+from optimizer.render import _console, _count, _heading, _list, _safe, _table, amount, setting_of, span
 
 #: Conflicts that are shown; the rest are in the JSON.
 _CONFLICTS: Final = 8
@@ -141,7 +141,7 @@ def _compared(console: Any, pairs: Sequence[Mapping[str, Any]]) -> None:
         return
     console.print("\n[bold]Settings that differ in one knob alone[/]")
     for pair in pairs:
-        console.print(f"  {pair['knob']} {_knob(pair['from'])} -> {_knob(pair['to'])} "
+        console.print(f"  {pair['knob']} {setting_of(pair['from'])} -> {setting_of(pair['to'])} "
                       f"({_safe(pair['observations'][0])}, {_safe(pair['observations'][1])})")
         for key, word in (("moved", "moves"), ("undecided", "may move")):
             moved = [f"{item['name']} by {_signed(item['by'], item['unit'])}" for item in pair[key]]

@@ -196,7 +196,7 @@ def ask(
     names = [name for name in dict.fromkeys(opened) if name not in fixed]
     if reader.condition(target.shifts_when) is not True or set(target.shifts_while_held) & set(names):
         target = replace(target, shifts=frozenset())
-    ranges = {name: _range(model.knobs[name], reader, base, name) for name in names}
+    ranges = {name: range_of(model.knobs[name], reader, base, name) for name in names}
     held = tuple(name for name, spec in model.knobs.items()
                  if name not in names and not spec.inert and name in reader.knobs)
     for name in names:  # a free knob starts from its value as it is, stated or not
@@ -311,7 +311,8 @@ def ask_in_order(
     raise AssertionError("the last goal returns")
 
 
-def _range(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -> tuple[int, int]:
+def range_of(spec: KnobSpec, reader: Reader, base: Mapping[str, int], name: str) -> tuple[int, int]:
+    """The bounds in which ``name`` may move when it is free. Raises MissingFacts where its value is not known."""
     if name not in reader.knobs:
         raise MissingFacts([{"name": name, "unit": spec.unit, "how": f"set {name} in the config"}])
     low, high = spec.domain()
@@ -372,6 +373,14 @@ def judged_requires(question: Question) -> Iterator[Require]:
             yield require
 
 
+def remedy_of(question: Question, require: Require) -> str:
+    """What mends ``require`` where no shape of ``question`` meets it: its free knobs were tried at all their values."""
+    if not require.instead:
+        return require.remedy
+    tried = question.base | {name: Interval(low, high) for name, (low, high) in question.free.items()}
+    return Reader(question.site.model, question.site.given, tried).remedy_of_all(require)
+
+
 def solve(question: Question, *, seconds: float = SECONDS) -> Answer:
     """The best shapes, rank by rank, each at least an operator's step from the ones before.
 
@@ -424,7 +433,7 @@ def what_binds(answer: Answer, ranked: Ranked, *, seconds: float = SECONDS) -> t
     """
     if ranked.binding or ranked.rank != 1:
         return ranked.binding
-    return forbids(answer.question, _better(answer.question, ranked), seconds=seconds)
+    return forbids(answer.question, better_than(answer.question, ranked), seconds=seconds)
 
 
 def forbids(question: Question, wanted: Cond, *, seconds: float = SECONDS) -> tuple[str, ...]:
@@ -432,7 +441,23 @@ def forbids(question: Question, wanted: Cond, *, seconds: float = SECONDS) -> tu
     return tuple(item.name for item in _shrink(question, list(hard_requires(question)), seconds, wanted))
 
 
-def _better(question: Question, best: Ranked) -> Cond:
+def allows(question: Question, wanted: Cond, *, seconds: float = SECONDS) -> bool:
+    """Whether some shape that answers ``question`` meets ``wanted`` too; what is left undecided counts as possible.
+
+    Raises MissingFacts where a bound or ``wanted`` needs facts that nobody gave.
+    """
+    from optimizer.lower import Lacking, Stages
+
+    lowering = lowered(question, question.free, list(hard_requires(question)), question.bounds)
+    lowering.zeroed = question.goal.shifts
+    try:
+        lowering.demand(wanted)
+    except Lacking as error:
+        raise MissingFacts(how_to_get(question.site.model, sorted(error.names))) from None
+    return Stages(lowering, seconds).possible({})
+
+
+def better_than(question: Question, best: Ranked) -> Cond:
     """That the goal is reached better than by ``best``."""
     goal = question.goal
     if goal.sense == "max":
@@ -765,7 +790,7 @@ def _possible(question: Question, kept: Sequence[Require | Bound], held: Sequenc
 
 def _conflict(question: Question, member: Require | Bound | str) -> Conflict:
     if isinstance(member, Require):
-        return Conflict(member.name, member.source, member.remedy)
+        return Conflict(member.name, member.source, remedy_of(question, member))
     if isinstance(member, Bound):
         source = member.why or f"--{member.sense.replace(' ', '-')}"
         return Conflict(member.label, source, member.remedy)

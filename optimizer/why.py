@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from models.declare import Require
 from models.evaluate import Reader
-from models.expr import AtMost, Cond, Expr, Knob, Truth, Value, Walk, lift, maximum, select
+from models.expr import AtMost, Cond, Expr, Knob, Missing, Truth, Value, Walk, lift, maximum, select
 from models.interval import MIB, Interval
 from optimizer.check import Check, MissingFacts, check, how_to_get
 from optimizer.conflicts import explore
@@ -28,8 +28,12 @@ from optimizer.solve import (
     OutOfTime,
     Question,
     Ranked,
+    allows,
+    better_than,
     companions_of,
     hard_requires,
+    range_of,
+    remedy_of,
     solve,
     what_binds,
 )
@@ -41,6 +45,9 @@ if TYPE_CHECKING:
 MOST: Final = 48
 #: What all solves of one explanation may take together.
 SECONDS: Final = 8.0
+#: What all held knobs may take to show what each allows, and each of them at least.
+HELD_SECONDS: Final = 4.0
+LEAST_SECONDS: Final = 0.5
 #: What operators would call one step of giving, by unit; others count one by one.
 STEPS: Final = {"B": 64 * MIB, "tokens": 1024, "positions": 65_536, "MiB": 64}
 
@@ -141,6 +148,22 @@ class NextBound:
     lacking: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A knob that nobody opened and that alone keeps the goal where it is: what is best if it may move.
+
+    ``value`` is where it is held; ``gain`` how much better ``best`` is, in the goal's own count. Both are None where
+    that was not found in time; ``proven`` says that nothing is better than ``best``.
+    """
+
+    knob: str
+    value: int
+    best: Ranked | None
+    answer: Answer
+    gain: int | None
+    proven: bool
+
+
 class _Open(Exception):
     """Whether a repair exists is not known."""
 
@@ -148,8 +171,8 @@ class _Open(Exception):
 def members_of(question: Question) -> list[Member]:
     """Everything that may have to give, in the order: constraints, bounds, given values."""
     model = question.site.model
-    found = [Member(require.name, require.source, require.remedy, require.unit, STEPS.get(require.unit, 1), require)
-             for require in hard_requires(question)]
+    found = [Member(require.name, require.source, remedy_of(question, require), require.unit,
+                    STEPS.get(require.unit, 1), require) for require in hard_requires(question)]
     for bound in {bound.label: bound for bound in question.bounds}.values():
         source = bound.why or f"--{bound.sense.replace(' ', '-')}"
         if bound.expr is None and bound.name in model.knobs:
@@ -451,6 +474,68 @@ def next_bound(answer: Answer, *, seconds: float = SECONDS) -> NextBound | None:
             if isinstance(left, Interval):
                 slack[name] = (left.low, member.unit, member.scale)
     return NextBound(binding, names, best, after, gain, then, slack)
+
+
+def held_back(answer: Answer, *, seconds: float = HELD_SECONDS) -> tuple[HeldBack, ...]:
+    """Where nothing forbids more than rank 1 of ``answer`` gives: each held knob that allows more when it alone may
+    move too, the one that gives most first.
+
+    A knob that lacks facts to be moved is left out; so is a goal on speed, whose laws are encoded for the knobs that
+    move.
+    """
+    question = answer.question
+    if not answer.shapes or question.speeds:
+        return ()
+    first, until = answer.shapes[0], time.monotonic() + seconds
+    opened: dict[str, Question] = {}
+    for name in question.held:
+        spec = question.site.model.knobs[name]
+        if name in question.given or name == "tp" or spec.kind == "text":
+            continue
+        with suppress(MissingFacts):
+            loose = _opening(question, name)
+            if allows(loose, better_than(question, first), seconds=seconds):
+                opened[name] = loose
+    found = []
+    for place, (name, loose) in enumerate(opened.items()):
+        # one hard knob must not use up what the others need; what is found is better, if not proven best
+        share = max((until - time.monotonic()) / (len(opened) - place), LEAST_SECONDS)
+        value = loose.base[name]
+        try:
+            after = solve(_above(loose, first), seconds=share)
+        except (MissingFacts, OutOfTime):
+            found.append(HeldBack(name, value, None, answer, None, False))
+            continue
+        if after.shapes:  # else what was undecided is decided now: it allows nothing more
+            best = after.shapes[0]
+            found.append(HeldBack(name, value, best, after, _worth(question, best) - _worth(question, first),
+                                  after.status == "optimal"))
+    return tuple(sorted(found, key=lambda item: -(item.gain or 0)))
+
+
+def _above(question: Question, first: Ranked) -> Question:
+    """The question with no shape that is not better than ``first``; as it is where only a shift of the goal is known.
+    """
+    goal = question.goal
+    if first.value is None or isinstance(Reader(question.site.model, question.site.given, first.shape)
+                                         .number(goal.objective), Missing):
+        return question
+    most = goal.sense == "max"
+    bound = Bound(goal.name, "at least" if most else "at most",
+                  first.objective.low + 1 if most else first.objective.high - 1, "more" if most else "less",
+                  expr=goal.objective, unit=goal.unit, scale=goal.scale)
+    return replace(question, bounds=(*question.bounds, bound))
+
+
+def _opening(question: Question, name: str) -> Question:
+    """The question as it is with ``--free name`` besides."""
+    site = question.site
+    reader = Reader(site.model, site.given, question.base)
+    ends = range_of(site.model.knobs[name], reader, question.base, name)
+    goal = replace(question.goal, shifts=frozenset()) if name in question.goal.shifts_while_held else question.goal
+    return replace(question, goal=goal, top=1, free=question.free | {name: ends},
+                   base={name: reader.knobs[name].middle} | question.base,
+                   held=tuple(other for other in question.held if other != name))
 
 
 def _worth(question: Question, ranked: Ranked) -> int:

@@ -12,7 +12,7 @@ import pytest
 from ortools.sat.python import cp_model
 
 from measurements.site import Site, knob_value
-from models.declare import Goal, KnobSpec, Verdict
+from models.declare import Goal, KnobSpec, Outcome, Verdict
 from models.evaluate import Knobs, Reader, evaluate
 from models.expr import Cond, Expr, Missing, Remainder
 from models.interval import Interval, point
@@ -186,6 +186,40 @@ class EngineContract:
 
     #: Whether every row is exact in the lowering once all facts are: no uncertainty is declared in.
     tight: ClassVar[bool] = True
+
+    #: Bytes by which the middle of a stack's parts may be off, where a part's own range is lopsided.
+    play: ClassVar[int] = 0
+
+    def test_every_stack_adds_up(self) -> None:
+        """The parts make up the total, for every value the facts allow, and to the byte where they are points."""
+        rng = random.Random(f"{self.engine} stacks")
+        made = self.site()
+        names = {stack.name for stack in made.model.stacks}
+        assert "host" in names
+        for stack in made.model.stacks:
+            assert stack.source.strip()
+            assert stack.instead_of in ("", *names)
+            assert len({name for name, _ in stack.parts}) == len(stack.parts) > 1
+        whole = close = 0
+        for shape in (made.knobs, *self.shapes(50, 7)):
+            points = {name: point(rng.randint(span.low, span.high)) for name, span in made.given.facts.items()}
+            for exact, given in enumerate((made.given, replace(made.given, facts=points))):
+                reader = Reader(made.model, given, shape)
+                if Outcome.REFUSED_AT_BOOT in evaluate(made.model, given, shape, reader).outcomes:
+                    continue  # what is not divided does not add up
+                for stack in made.model.stacks:
+                    numbers = [reader.number(expr) for expr in (stack.total, *(expr for _, expr in stack.parts))]
+                    known = [number for number in numbers if isinstance(number, Interval)]
+                    if len(known) < len(numbers) or reader.condition(stack.when) is not True:
+                        continue
+                    total, added = known[0], sum(known[1:], point(0))
+                    assert total.meet(added), (stack.name, shape)
+                    whole += 1
+                    if total.exact and exact:  # what enters twice with either sign leaves the middle where it is
+                        assert abs(total.low - added.middle) <= len(known) + self.play, (stack.name, shape)
+                        close += 1
+        assert whole >= 10
+        assert close >= 5
 
     # questions
 

@@ -102,6 +102,7 @@ class TestRadiance122(EngineContract):
     }
     grids: ClassVar[Mapping[str, int]] = _GRIDS
     tight = False  # the spare and the automatic checkpoint slots are only believed
+    play = 64 << 20
 
 
 class TestRadiance181(EngineContract):
@@ -115,6 +116,7 @@ class TestRadiance181(EngineContract):
     ranges: ClassVar[Bounds] = _RANGES | {"checkpoint_slots": (0, 64)}
     grids: ClassVar[Mapping[str, int]] = _GRIDS
     tight = False
+    play = 64 << 20
 
 
 class TestRadianceDescribed(EngineContract):

@@ -75,10 +75,10 @@ def kv_pool(*, seqs: int, length: int, fp8: bool, spec: int, slots: int, in_pool
     return Pool(fixed, sum(paged), ceiling, state, checkpoint, stride)
 
 
-def block_tables(seqs: int, length: int) -> int:
+def block_tables(seqs: int, length: int, carved: int = 3) -> int:
     """Bytes of a step's block tables: each of two paged groups, carved three times, every array on 256 bytes."""
     one = up(4 * seqs * (-(-length // 4) + 1), 256)
-    return 3 * (one + one)
+    return carved * (one + one)
 
 
 # --- the resolver of 1.0.x (facts 1) ------------------------------------------------------------------------------
@@ -329,14 +329,19 @@ def try_radiance(of: RadianceSite, knobs: dict[str, Whole]) -> Tried:
     # the budget
     budgeted = "card_total" in facts
     if budgeted:
-        tables = np.array([block_tables(int(s), int(n)) for s, n in zip(seqs.flat, length.flat, strict=True)])
-        tables = tables.reshape(seqs.shape) - block_tables(of.boot["max_num_seqs"], of.boot["max_model_len"])
-        charges = ["already_held", "activation_arena", "step_staging"]
+        boot = of.boot["max_num_seqs"], of.boot["max_model_len"]
+        shapes = [(int(s), int(n)) for s, n in zip(seqs.flat, length.flat, strict=True)]
+        more = np.array([block_tables(*shape) for shape in shapes]).reshape(seqs.shape) - block_tables(*boot)
+        # three carvings were printed from 1.0.9 on, before it may be one: the row holds them, unless stated below
+        carved = 3 if "hardware_queues" in facts else 1
+        own = np.array([block_tables(*shape, carved) for shape in shapes]).reshape(seqs.shape)
+        staging_low, staging_high = (np.maximum(end + more, np.minimum(end, own)) for end in facts["step_staging"])
+        charges = ["already_held", "activation_arena"]
         charges += [name for name in ("hardware_queues", "drift", "prefetch") if name in facts]
         least = facts["card_total"][0] - sum(facts[name][1] for name in charges)
         most = facts["card_total"][1] - sum(facts[name][0] for name in charges)
-        claim_low = least - headroom - tables - weights - kv
-        claim_high = most - headroom - tables - weights - kv
+        claim_low = least - headroom - staging_high - weights - kv
+        claim_high = most - headroom - staging_low - weights - kv
         must("claimable_covers", 0, claim_low)
         low["claimable"], high["claimable"] = claim_low, claim_high
         statics_low, statics_high = facts["static_weights"]
@@ -463,9 +468,9 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
     def line(base: int, slope: int, per: int, of_tokens: Whole) -> Whole:
         return (base * GIB + of_tokens * slope * GIB // per) // 10
 
-    # each constant of the fit in whole bytes, as facts are
-    fixed, growth = (38, 840) if not of.later else (38, 440) if of.checkpoint == "v2" else (95, 155)
-    work = fixed * GIB // 10 + tokens * (growth * GIB // 100) // 16_384
+    # the fit's own two constants, whole bytes each: what is taken whatever the tokens, and for each 16,384 of them
+    fixed, slope = (38, 840) if not of.later else (38, 440) if of.checkpoint == "v2" else (95, 155)
+    work = fixed * GIB // 10 + tokens * (slope * GIB // 100) // 16_384
     other = work + step + (11 * GIB // 2 if of.trunk else 0)
     margin = printed_high(197, 100) if of.vision else printed_high(15, 10)
     if of.later:
@@ -488,7 +493,11 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
     tenth = GIB // 10
     noise = 4 * tenth if of.later and of.checkpoint == "v2" else tenth * 3 // 2
     weights = of.weights[1] + (84 * GIB // 100 if of.vision and of.trunk_known else 0)
-    must("held_within_ram", held + weights + noise, facts["mem_total"][0])
+    # what a boot's own total leaves out of the vision tower: all of it up to 0.15.1, its scratch since
+    unlisted = 0
+    if of.vision:
+        unlisted = printed_high(197, 100) - (printed_low(84, 100) if of.trunk_known else 0)
+    must("held_within_ram", held + weights + noise + unlisted, facts["mem_total"][0])
     if "mem_available" in facts:
         must("pin_floor", np.full_like(pool, weights + 16 * GIB), facts["mem_available"][0])
     if of.gtt and "gtt_total" in facts:
@@ -505,9 +514,8 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
         was = moving(of, *(np.array(of.boot[name]) for name in (
             "ctx", "kv_pool_positions", "max_tok", "kv_slots", "cache_entries")))
         low["host_left"] = facts["host_left"][0] + was - held
-    # what a boot's own total leaves out of the vision tower: all of it up to 0.15.1, its scratch since
-    unlisted = (printed_high(197, 100) if not of.trunk_known else printed_high(197, 100) - printed_low(84, 100))
-    return Tried(musts.holds, low, {"held": held + weights + noise + (unlisted if of.vision else 0)}, musts.short)
+        must("left_on_host", -low["host_left"], 0)
+    return Tried(musts.holds, low, {"held": held + weights + noise + unlisted}, musts.short)
 
 
 def moving(of: HalogenSite, ctx: Whole, pool: Whole, max_tok: Whole, slots: Whole, entries: Whole) -> Whole:

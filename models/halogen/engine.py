@@ -22,6 +22,7 @@ from models.declare import (
     Phase,
     Require,
     Row,
+    Stack,
     row,
     seen_in_the_log,
 )
@@ -109,7 +110,7 @@ def _resident(checkpoint: Checkpoint, early: bool) -> tuple[Interval, Basis, str
 
 def _work(checkpoint: Checkpoint, early: bool, tokens: Expr) -> Expr:
     """What the fit counts beside the pool, bytes: a fixed part, and one that grows with the tokens of a step."""
-    noise = between(-_STEP, _STEP, 0)
+    noise = between(-_STEP, _STEP, 0, per=(tokens,))
 
     def line(fixed: int, slope: int) -> Expr:  # tenths of a GiB, the second for 16,384 tokens
         start, growth = lift(fixed * GIB // 10) + noise, lift(slope * GIB // 100)
@@ -135,15 +136,17 @@ def _working_memory(checkpoint: Checkpoint, early: bool, tokens: Expr, slots: Ex
     return _tenths(95, 15, 16_384, tokens) + by_slot
 
 
-def _working_noise(checkpoint: Checkpoint, early: bool) -> Expr:
+def _working_noise(checkpoint: Checkpoint, early: bool, tokens: Expr, slots: Expr) -> Expr:
+    """What the working memory may be off by: for the same tokens and slots the same at every start of a host."""
     tenth = GIB // 10
+    low, high = -(tenth * 3 // 2), tenth * 3 // 2
     if not early and checkpoint == "v2":
-        return between(-tenth, 4 * tenth, 0)  # 7.8 and 8.1 GiB were both printed for one slot
-    if checkpoint == "gguf":
-        return between(-2 * tenth, 4 * tenth, 0)
-    if checkpoint in ("ht43", ""):
-        return between(-5 * GIB, tenth, 0)  # nobody has measured it; no more than w4b's
-    return between(-(tenth * 3 // 2), tenth * 3 // 2, 0)
+        low, high = -tenth, 4 * tenth  # 7.8 and 8.1 GiB were both printed for one slot
+    elif checkpoint == "gguf":
+        low, high = -2 * tenth, 4 * tenth
+    elif checkpoint in ("ht43", ""):
+        low, high = -5 * GIB, tenth  # nobody has measured it; no more than w4b's
+    return between(low, high, 0, per=(tokens, slots))
 
 
 def _knobs(version: Version) -> dict[str, KnobSpec]:
@@ -189,8 +192,8 @@ def _knobs(version: Version) -> dict[str, KnobSpec]:
 def _facts() -> dict[str, FactSpec]:
     specs = [
         FactSpec("mem_total", "B", "grep MemTotal /proc/meminfo, or log line `kv pool: host RAM N GiB`"),
-        FactSpec("mem_available", "B", "log line `MemAvailable now X GiB`, before the server starts",
-                 each_boot=True),
+        FactSpec("mem_available", "B", "log line `MemAvailable now X GiB`, or grep MemAvailable /proc/meminfo, before "
+                 "the server starts: while it runs the figure is another", each_boot=True),
         FactSpec("resident_weights", "B",
                  "log line `less W resident weights`, or set HALOGEN_CHECKPOINT (or --fact checkpoint=NAME: "
                  "w4b, v2, ht43)"),
@@ -240,7 +243,8 @@ class _Memory:
         base = Agree("device_budget", (select(seen > _STEP, seen + boot, whole), whole))
         self.budget = row("device_budget", maximum(base - tower - reserve, 0))
         self.other = row("work", _work(checkpoint, self.early, self.tokens) + trunk)
-        self.need = row("device_need", asked * _POSITION + self.other)
+        self.wanted = asked * _POSITION
+        self.need = row("device_need", self.wanted + self.other)
         if self.early:
             engine_text = printed("1.5", GIB)
             plain = Fact("fit_margin", between(engine_text.low, engine_text.high, 3 * GIB // 2))
@@ -310,7 +314,9 @@ class _Memory:
         self.pinned = pinned = select(Knob("flash_pin_trunk").equals(1), self.weights, 0)
         working = _working_memory(self.checkpoint, self.early, self.tokens, Knob("kv_slots"))
         trunk = Knob("prefill_keep_trunk") * KEEP_TRUNK if version >= (0, 15, 2) else lift(0)
-        return pinned + self.pool * _POSITION + working + trunk + _working_noise(self.checkpoint, self.early)
+        noise = _working_noise(self.checkpoint, self.early, self.tokens, Knob("kv_slots"))
+        self.working = working + trunk + noise
+        return pinned + self.pool * _POSITION + self.working
 
     @staticmethod
     def entries(read: Callable[[str], Expr]) -> Expr:
@@ -337,7 +343,9 @@ def _gtt_need(memory: _Memory, checkpoint: Checkpoint) -> Expr:
     return pool * POSITION + slots * SLOT_ESTIMATE + arena + between(-2 * _STEP, 2 * _STEP, 0)
 
 
-def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: Expr) -> tuple[Require, ...]:
+def _requires(
+    version: Version, checkpoint: Checkpoint, m: _Memory, held: Expr, host_left: Expr
+) -> tuple[Require, ...]:
     pool, ctx = Knob("kv_pool_positions"), Knob("ctx")
     boot = Phase.BOOT
     found = [
@@ -351,12 +359,21 @@ def _requires(version: Version, checkpoint: Checkpoint, m: _Memory, host_left: E
         Require("device_ceiling", m.device, between(DEVICE_CEILING.low, DEVICE_CEILING.high), "B", boot,
                 Outcome.OUT_OF_MEMORY_AT_BOOT, "lower max_tok or kv_pool_positions",
                 "a failure at 39.7 GiB; vendor documents say 46 to 47", "believed"),
-        Require("held_within_ram", m.locked + m.cache, Fact("mem_total"), "B", boot,
+        Require("held_within_ram", held, Fact("mem_total"), "B", boot,
                 Outcome.OUT_OF_MEMORY_AT_BOOT, "lower kv_pool_positions, max_tok or cache_entries", _MEASURED,
+                "believed"),
+        # what the OS and neighbours hold is in no total of the engine's: only what a boot left tells of it
+        Require("left_on_host", lift(0), host_left, "B", boot, Outcome.OUT_OF_MEMORY_AT_BOOT,
+                "lower kv_pool_positions, max_tok, kv_slots or cache_entries, or free RAM that others hold", _MEASURED,
                 "believed"),
         Require("pin_floor", m.pinned + PIN_FLOOR, Fact("mem_available"), "B", boot, Outcome.REFUSED_AT_BOOT,
                 "free RAM before the start: 16 GiB of MemAvailable must be left at the last pin",
-                "a printed refusal", "believed", unless=Knob("flash_pin_trunk").equals(0)),
+                "a printed refusal", "believed", unless=Knob("flash_pin_trunk").equals(0),
+                # a log that says what was left is of a server that had room to pin
+                instead=((Fact("host_left", lift(-1)) >= 0,
+                          "read mem_available before the server starts: the log here is of one that did start, and "
+                          "while it runs MemAvailable shows what is left and its locked weights, not what a start has; "
+                          "if it was read before, free RAM: 16 GiB of it must be left at the last pin"),)),
         Require("sessions_held", Fact("sessions", lift(1)) * ctx, m.pool, "positions", Phase.RUN_TIME,
                 Outcome.PREEMPTS, "raise kv_pool_positions: a request that finds no span waits",
                 "vendor documents: a request reserves prompt + max_tokens"),
@@ -401,12 +418,28 @@ def _laws() -> dict[Metric, LawSpec]:
     }
 
 
+def _stacks(m: _Memory, vision: Expr) -> tuple[Stack, ...]:
+    """Where the host's RAM goes, as measured; and what the fit check counts, which is another figure."""
+    total, left = Fact("mem_total"), m.budget - m.need - m.margin
+    held: tuple[tuple[str, Expr], ...] = (
+        ("weights", m.pinned), ("kv pool", m.pool * _POSITION), ("working memory", m.working),
+        ("prompt cache", m.cache), ("vision tower", vision))
+    return (
+        Stack("host", "RAM of the host", "B", total,
+              (*held, ("everything else: system, neighbours, free", total - m.locked - m.cache - vision)), _MEASURED),
+        Stack("fit", "What the fit check counts (it decides whether the pool is halved)", "B", m.budget,
+              (("pool asked for", m.wanted), ("working memory", m.other), ("margin", m.margin),
+               ("left in the budget", left)), _FIT if m.early else _FIT_LATER, when=m.runs),
+    )
+
+
 def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bool) -> EngineModel:
     """The model of one halogen version with one checkpoint; ``assumed`` when nobody named the checkpoint."""
     m = _Memory(version, checkpoint)
     # what the log adds up leaves the tower out (to 0.15.1) or its scratch
     unlisted = VISION if version < (0, 15, 2) else Interval(0, VISION.high - VISION.low)
-    held = row("held_total", m.locked + m.cache + Knob("vision_tower") * between(unlisted.low, unlisted.high))
+    vision = Knob("vision_tower") * between(unlisted.low, unlisted.high)
+    held = row("held_total", m.locked + m.cache + vision)
     # What is left cannot be derived from totals (it was 7 GiB off once): it is read from a log, and moved by
     # the difference the settings make.
     pins, pinned = Knob("flash_pin_trunk"), AsIs("flash_pin_trunk")
@@ -466,7 +499,7 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
         knobs=_knobs(version),
         facts=_facts(),
         rows={r.name: r for r in rows},
-        requires=_requires(version, checkpoint, m, host_left),
+        requires=_requires(version, checkpoint, m, held, host_left),
         goals={goal.name: goal for goal in goals},
         no_goals={"slab": "halogen keeps all weights in RAM and has no slab"},
         split=(("kv_pool_positions", ALWAYS),),
@@ -483,5 +516,12 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
         },
         laws=_laws(),
         sums={r.name: r for r in sums},
+        stacks=_stacks(m, vision),
+        prints=(
+            ("pool_positions", ALWAYS),
+            # the memory lines are there since 0.5.3; the sizing lines (`kv pool:`) only where the fit check runs
+            *((name, ALWAYS) for name in ("host_left", "locked_total") if version >= (0, 5, 3)),
+            ("device_need", m.runs), ("device_budget", m.runs),
+        ),
         constants={} if constant is None else {"resident_weights": constant},
     )

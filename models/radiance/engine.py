@@ -21,10 +21,12 @@ from models.declare import (
     Removed,
     Require,
     Row,
+    Stack,
     row,
     seen_in_the_log,
 )
 from models.expr import (
+    ALWAYS,
     NEVER,
     AsIs,
     Cond,
@@ -143,7 +145,7 @@ def _automatic_slots() -> Expr:
     # kept = 1 + floor(log2(length / interval)), counted by its powers of two; one more is believed possible
     length, interval = Knob("max_model_len"), Knob("checkpoint_interval")
     kept = total([select(length >= interval * (1 << k), 1, 0) for k in range(12)])
-    return Knob("max_num_seqs") * (kept + between(0, 1))
+    return Knob("max_num_seqs") * (kept + between(0, 1, per=(length, interval)))
 
 
 def _removed(of: Family) -> tuple[Removed, ...]:
@@ -244,10 +246,7 @@ class _Budget:
         self.headroom = row(
             "headroom_kept", maximum(self._read("gpu_headroom_mib") * MIB, Fact("left_to_host", integrated))
         )
-        # the block tables are carved for the worst step, so they move with sequences and length (exact on two ledgers)
-        # the first 1.0.x commits have no such row at all, the later ones may carve the tables once or three times
-        unseen = None if queues else between(0, _tables(AsIs) + MIB)
-        self.staging = row("step_staging", Fact("step_staging", unseen) + _tables(self._read) - _tables(AsIs))
+        self.staging = row("step_staging", self._staging(queues))
         fixed = [Fact("already_held"), self.headroom, Fact("activation_arena"), self.staging]
         if queues:
             fixed.append(Fact("hardware_queues"))
@@ -255,6 +254,7 @@ class _Budget:
             # 1.1 to 1.2: nobody has seen these rows; the 1.8.1 formula names them
             absent = lift(0) if self._of == "B" else None
             fixed += [Fact("drift", absent), Fact("prefetch", absent)]
+        self.charges = tuple(fixed)
         self.before_pools = Fact("card_total") - total(fixed)
         if self._of == "C":
             self.weights_stated: Cond = NEVER
@@ -269,6 +269,15 @@ class _Budget:
         self.both_stated = self.weights_stated & self.kv_stated
         self.pair = self.stated_weights + self.stated_kv
         self.claimable = row("claimable", self.before_pools - self.pair)
+
+    def _staging(self, queues: bool) -> Expr:
+        # the block tables are carved for the worst step, so they move with sequences and length (exact on two ledgers)
+        # the first 1.0.x commits have no such row at all, the later ones may carve the tables once or three times
+        unseen = None if queues else between(0, _tables(AsIs) + MIB)
+        stated = Fact("step_staging", unseen)
+        # a row stated below the tables of its own boot does not add up: it takes nothing off those of another shape
+        least = minimum(stated, _tables(self._read, 3 if queues else 1))
+        return maximum(stated + _tables(self._read) - _tables(AsIs), least)
 
     def _split(self) -> None:
         statics, plane = Fact("static_weights"), Fact("expert_plane")
@@ -352,31 +361,38 @@ class _Budget:
         self.tokens = row("kv_tokens", self.blocks * self.block)
         resident = maximum(self.vram_weights - Fact("static_weights"), 0)
         # units come in two sizes; which of them are resident shifts the mean by some tens of slots
-        slots = resident // Fact("slot_stride") + between(-SHADOW_SLOTS, SHADOW_SLOTS)
+        slots = resident // Fact("slot_stride") + between(-SHADOW_SLOTS, SHADOW_SLOTS, per=(resident,))
         self.slots = row("slab_slots", minimum(maximum(slots, 0), Fact("movable_units") + SHADOW_SLOTS))
 
 
-def _tables(read: Reads) -> Expr:
-    """Bytes of the block tables: two paged groups of 4-token blocks, three carvings, 4 B an entry."""
+def _tables(read: Reads, carvings: int = 3) -> Expr:
+    """Bytes of the block tables: two paged groups of 4-token blocks, 4 B an entry; three carvings were seen."""
     entries = read("max_num_seqs") * (ceil_div(read("max_model_len"), 4) + 1)
-    return 6 * align_up(4 * entries, 256)
+    return 2 * carvings * align_up(4 * entries, 256)
 
 
 def _pinned(of: Family, version: Version, budget: _Budget) -> Named:
     """Pinned RAM of all ranks (operator note 000; terms by version in facts 5)."""
+    return row("pinned_total", total(list(_pinned_terms(of, version, budget))))
+
+
+def _pinned_terms(of: Family, version: Version, budget: _Budget) -> tuple[Named, ...]:
+    """What is pinned, each under a name."""
     placement = Knob("ngram_placement")
     stated = select(placement.equals(0), Fact("ngram_table"), select(placement.equals(1), Fact("ngram_size"), 0))
     # before 1.0.9 the table was a mapped file, which the kernel can drop
     ngram = Fact("ngram_table", stated if version >= (1, 0, 9) else lift(0))
     tp = Knob("tp")
-    terms = [tp * Knob("host_pool_mib") * MIB, ngram, Knob("prefix_cache_host_mib") * MIB]
+    terms = [row("host_pool", tp * Knob("host_pool_mib") * MIB), row("ngram_in_ram", ngram),
+             row("prefix_cache", Knob("prefix_cache_host_mib") * MIB)]
     if of == "A":
-        terms.append(Fact("pinned_other", between(PINNED_RING, PINNED_OTHER)))
+        terms.append(row("other_pinned", Fact("pinned_other", between(PINNED_RING, PINNED_OTHER))))
     else:
         # a slot is one checkpoint on every rank; 111.98 MiB was printed for two, between these
         slot = between(tp * budget.checkpoint, tp * budget.stride)
-        terms += [Fact("pinned_other", lift(PINNED_OTHER)), Knob("checkpoint_slots") * slot]
-    return row("pinned_total", total(terms))
+        terms += [row("other_pinned", Fact("pinned_other", lift(PINNED_OTHER))),
+                  row("checkpoints", Knob("checkpoint_slots") * slot)]
+    return tuple(terms)
 
 
 def _requires(
@@ -390,11 +406,17 @@ def _requires(
     full = b.fixed + sessions * b.blocks_each * b.page
     capped = b.at_cap & (sessions <= Knob("max_num_seqs"))
     funding = "lower max_num_seqs or max_model_len, use fp8, or give the cache more"
-    more = {
-        "A": "raise vram_kv_mib (or lower expert_vs_cache_ratio), or ask for fewer or shorter sequences",
-        "B": "raise host_pool_mib, or ask for fewer or shorter sequences",
-        "C": "raise host_pool_mib, or ask for fewer or shorter sequences",
-    }[of]
+    fewer = "ask for fewer or shorter sequences"
+    more = "raise vram_kv_mib (or lower expert_vs_cache_ratio), or " + fewer
+    instead: tuple[tuple[Cond, str], ...] = ()
+    opens: tuple[tuple[Cond, str], ...] = ()
+    if of != "A":
+        more = "raise host_pool_mib, or " + fewer
+        held = "the host pool holds the whole expert plane, and more of it buys nothing: "
+        past = ~b.weights_stated & ~b.kv_stated & (b.floor <= 0)
+        instead = ((b.kv_stated, "raise vram_kv_mib, or " + fewer),
+                   (b.weights_stated, "lower vram_weights_mib, or " + fewer), (past, held + fewer))
+        opens = ((past, "the pool must hold its state and one block; " + held + fewer),)
     # the serve script raises the limit to its target before the engine starts
     target = Knob("ttm_target_mib") * MIB
     ttm_limit = select(target >= 1, maximum(target, Fact("ttm_limit", lift(0))), Fact("ttm_limit"))
@@ -410,11 +432,11 @@ def _requires(
                 "keep max_num_batched_tokens, or read the ledger of a boot with the new value: the arena grows with it",
                 "boot ledger, row `activation arena`", "believed"),
         Require("kv_pool_opens", b.fixed + b.page, b.vram_kv, "B", Phase.BOOT, Outcome.REFUSED_AT_BOOT,
-                "the pool must hold its state and one block: " + funding, _KV),
+                "the pool must hold its state and one block: " + funding, _KV, instead=opens),
         Require("one_full_request", b.fixed + b.blocks_each * b.page, b.vram_kv, "B", Phase.REQUEST,
-                Outcome.REJECTS_LONG_REQUESTS, more, _KV, unless=capped),
+                Outcome.REJECTS_LONG_REQUESTS, more, _KV, unless=capped, instead=instead),
         Require("pool_contract", full, b.vram_kv, "B", Phase.RUN_TIME, Outcome.PREEMPTS, more,
-                "engine source 1.0.x (KV manager); operator notes 001, 003", unless=capped),
+                "engine source 1.0.x (KV manager); operator notes 001, 003", unless=capped, instead=instead),
         Require("lossy_wire_rows", Knob("max_num_seqs") * (1 + Knob("num_speculative_tokens")),
                 lift(LOSSY_WIRE_ROWS), "rows", Phase.QUALITY, Outcome.SERVES,
                 "fewer sequences or drafts, or tp_wire=exact", "operator note 001",
@@ -542,6 +564,46 @@ def _laws(budget: _Budget) -> dict[Metric, LawSpec]:
     }
 
 
+def _stacks(of: Family, version: Version, b: _Budget, ceiling: Named, known: bool) -> tuple[Stack, ...]:
+    """Where a card's VRAM and the host's RAM go."""
+    def named(terms: tuple[Expr, ...]) -> tuple[tuple[str, Expr], ...]:
+        return tuple((term.name.replace("_", " "), term) for term in terms if isinstance(term, Named | Fact))
+
+    statics = Fact("static_weights")
+    pools: tuple[tuple[str, Expr], ...] = (
+        ("static weights", statics), ("experts", b.vram_weights - statics), ("kv cache", b.vram_kv))
+    staging = (("prefill staging", b.prefill_staging),) if of == "A" else ()
+    pinned = _pinned_terms(of, version, b)
+    rest = Fact("mem_total") - total(list(pinned))
+    found = [
+        Stack("card", "VRAM of a card", "B", Fact("card_total"),
+              (*named(b.charges), *pools, *staging, ("unclaimed", b.unclaimed - b.headroom)), _SOURCE, Knob("tp")),
+        Stack("host", "RAM of the host", "B", Fact("mem_total"),
+              (*named(pinned), ("everything else: system, neighbours, free", rest)), _PINNED),
+    ]
+    if of != "C":
+        likely = Fact("static_weights", between(STATICS.low, STATICS.high) if known else None)
+        inside = (("static weights", likely), ("experts", b.vram_weights - likely)) if known else (
+            ("weights and experts", b.vram_weights),)
+        found.insert(1, Stack(
+            "pair", "VRAM of a card, as far as its pair ceiling tells", "B", ceiling,
+            (*inside, ("kv cache", b.vram_kv), ("left under the ceiling", ceiling - b.pair)), _CEILING, Knob("tp"),
+            b.both_stated, instead_of="card"))
+    return tuple(found)
+
+
+def _prints(of: Family, b: _Budget) -> tuple[tuple[str, Cond], ...]:
+    # of a stated pool nothing is shared out; from 1.1 on only the rows that notes name are known to be printed
+    split = (("experts", ~b.weights_stated), ("kv_cache", ~b.kv_stated), ("elastic", ~b.both_stated))
+    if of != "A":
+        slots = (("slab_slots", ALWAYS),) if of == "B" else ()
+        return (("vram_kv", ALWAYS), ("kv_tokens", ALWAYS), ("vram_weights", ALWAYS), *slots, *split,
+                ("claimable", ALWAYS))
+    return (("vram_kv", ALWAYS), ("kv_blocks", ALWAYS), ("kv_tokens", ALWAYS), ("vram_weights", ALWAYS),
+            ("slab_slots", ALWAYS), *split, ("prefill_staging", b.prefill_staging >= 1), ("claimable", ALWAYS),
+            ("unclaimed", ALWAYS))
+
+
 def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineModel:
     """The model of one radiance version with one container on ``tp`` cards.
 
@@ -618,6 +680,9 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
             *(() if of == "A" else (Note(
                 "the cache is under its demand: more sequences raise the demand alone, and the recurrent state of each "
                 "(about 110 MiB) comes out of the tokens", ~b.at_cap),)),
+            Note("step_staging does not add up: the block tables of the boot it is from (its sequences and length) "
+                 "take more by themselves; read the row again, or say under [boot] which settings it is of",
+                 Fact("step_staging") < _tables(AsIs, 3 if queues else 1)),
             Note("the host pool is larger than the expert plane: what exceeds it buys nothing",
                  Knob("host_pool_mib") * MIB >= Fact("expert_plane") + b.spare),
         ),
@@ -634,6 +699,8 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
                            "It does not show the KV cache's idle blocks, which are already lent to experts.",
         },
         laws=_laws(budget),
+        stacks=_stacks(of, version, budget, ceiling, known),
+        prints=_prints(of, budget),
         arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens", "mm_max_patches",
                      "embedding_placement"),
     )

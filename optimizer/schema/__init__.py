@@ -6,8 +6,8 @@ import json
 from importlib.resources import files
 from typing import Any, Final
 
-NAMES: Final = ("calibrate", "check", "error", "free", "init", "laws", "ledger", "next", "pareto", "propose", "solve",
-                "why")
+NAMES: Final = ("calibrate", "check", "error", "free", "init", "laws", "ledger", "next", "pareto", "propose", "report",
+                "sensitivity", "solve", "why")
 
 _SHARED: Final = "common.json#"
 
@@ -16,8 +16,24 @@ def schema(name: str) -> dict[str, Any]:
     """The schema of that name (one of :data:`NAMES`), complete in itself. Raises KeyError for any other."""
     if name not in NAMES:
         raise KeyError(name)
-    own: dict[str, Any] = _bundled(_load(name))
-    return own | {"$defs": _load("common")["$defs"] | own.get("$defs", {})}
+    own = _load(name)
+    shared = _load("common")["$defs"] | own.get("$defs", {})
+    for other in _whole(own):
+        inner = _load(other)
+        shared |= inner.pop("$defs", {}) | {f"answer_of_{other}": {key: item for key, item in inner.items()
+                                                                   if not key.startswith("$") or key == "$ref"}}
+    bundled: dict[str, Any] = _bundled(own | {"$defs": shared})
+    return bundled
+
+
+def _whole(node: Any) -> set[str]:
+    """The schemas that a part of one refers to as a whole."""
+    found = set[str]()
+    for key, item in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        if key == "$ref" and item.removesuffix(".json") in NAMES:
+            found.add(item.removesuffix(".json"))
+        found |= _whole(item)
+    return found
 
 
 def _load(name: str) -> dict[str, Any]:
@@ -27,8 +43,12 @@ def _load(name: str) -> dict[str, Any]:
 
 def _bundled(node: Any) -> Any:
     if isinstance(node, dict):
-        return {
-            key: item.removeprefix("common.json") if key == "$ref" and item.startswith(_SHARED) else _bundled(item)
-            for key, item in node.items()
-        }
+        return {key: _pointer(item) if key == "$ref" else _bundled(item) for key, item in node.items()}
     return [_bundled(item) for item in node] if isinstance(node, list) else node
+
+
+def _pointer(text: str) -> str:
+    if text.startswith(_SHARED):
+        return text.removeprefix("common.json")
+    other = text.removesuffix(".json")
+    return f"#/$defs/answer_of_{other}" if other in NAMES else text

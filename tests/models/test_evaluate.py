@@ -12,6 +12,7 @@ from models.declare import FactSpec, Outcome, Verdict
 from models.engines import build, resolve
 from models.evaluate import Given, Knobs, evaluate, fold_cards
 from models.interval import GIB, MIB, Interval, point, size
+from tests import twin
 from tests.made_sites import IQ4R, W4, site
 
 SPECS = build(resolve("radiance@1.0.13"), container="").facts
@@ -151,7 +152,7 @@ def test_a_default_that_follows_from_another() -> None:
     assert "num_speculative_tokens" not in Knobs(build(resolve("radiance@1.0.13"), container=""), {})
 
 
-def test_a_printed_row_narrows_the_running_shape_only() -> None:
+def test_a_printed_row_narrows_the_running_shape_and_others_by_what_differs() -> None:
     knobs: dict[str, str | int] = {"tp": 2, "kv_cache_dtype": "fp8", "max_num_seqs": 2,
                                     "num_speculative_tokens": 3, "host_pool_mib": 12_288,
              "gpu_headroom_mib": 512, "expert_vs_cache_ratio": "0.82"}
@@ -165,8 +166,12 @@ def test_a_printed_row_narrows_the_running_shape_only() -> None:
     assert narrowed.predicted == Interval(plain.low, plain.high)
     span = size("26.56GiB")
     assert (narrowed.low, narrowed.high) == (max(plain.low, span.low), min(plain.high, span.high))
+    # one sequence less leaves what its block tables took, to the byte
+    own = evaluate(made.model, made.given, made.knobs | {"max_num_seqs": 1}).quantities["elastic"]
     other = evaluate(made.model, seen, made.knobs | {"max_num_seqs": 1}).quantities["elastic"]
-    assert other.predicted is None
+    assert other.predicted == Interval(own.low, own.high)
+    tables = twin.block_tables(2, 262_144) - twin.block_tables(1, 262_144)
+    assert (other.low, other.high) == (narrowed.low + tables, narrowed.high + tables)
     wrong = evaluate(made.model, replace(made.given, printed={"elastic": size("20GiB")}), made.knobs)
     assert wrong.contradicted == ("elastic",)
     assert (wrong.quantities["elastic"].low, wrong.quantities["elastic"].high) == (plain.low, plain.high)

@@ -356,6 +356,59 @@ def test_what_is_left_is_moved_by_what_settings_move() -> None:
     assert less.quantities["host_left"].low == size("9.8GiB").low + 262_144 * 29_500
 
 
+#: Operator note 004: 7.1 GiB left of 121.2 with 524,288 positions at 32,768 tokens, four slots and vision.
+NOTE_004: dict[str, str | int] = {"ctx": 262_144, "kv_pool_positions": 524_288, "max_tok": 32_768, "kv_slots": 4,
+                                  "vision_tower": 1, "host_reserve_gib": 15}
+
+
+@pytest.mark.parametrize(("shape", "left", "verdict"), [
+    # 100 more prompt-cache entries, or 60 slots and 60 entries, of 111 MiB each
+    ({"cache_entries": 120}, "-3.74", Verdict.DOES_NOT_FIT),
+    ({"kv_slots": 64, "cache_entries": 80}, "-5.91", Verdict.DOES_NOT_FIT),
+    ({"cache_entries": 85}, "0.05", Verdict.FITS),
+    # 7.1 GiB is printed to a tenth: whether 7.1 GiB more can be had is not
+    ({"composable_context": 1, "composable_context_bytes": 71 * GIB // 10}, "0.00", Verdict.KNIFE_EDGE),
+    # the pool halves to 262,144 (7.20 GiB back), 32,768 more tokens take 17.6: the boot that ran out after 39.97 GiB
+    ({"max_tok": 65_536, "host_reserve_gib": 24_000}, "-3.30", Verdict.DOES_NOT_FIT),
+])
+def test_more_than_the_host_has_left_runs_out_of_memory(shape: dict[str, int], left: str, verdict: Verdict) -> None:
+    made = site(W4B, container="w4b", knobs=NOTE_004, facts=HOST | {"host_left": "7.1GiB"})
+    found = evaluate(made.model, made.given, made.knobs | shape)
+    row = found.quantities["host_left"]
+    assert row.value is not None
+    assert f"{row.value / GIB + 0.0:.2f}".replace("-0.00", "0.00") == left
+    assert found.constraint("left_on_host").verdict is verdict
+    assert found.verdict is verdict
+    if verdict is Verdict.DOES_NOT_FIT:
+        assert found.outcomes == (Outcome.OUT_OF_MEMORY_AT_BOOT,)
+    elif verdict is Verdict.KNIFE_EDGE:
+        assert found.outcomes == (Outcome.SERVES, Outcome.OUT_OF_MEMORY_AT_BOOT)
+    without = site(W4B, container="w4b", knobs=NOTE_004, facts=HOST)
+    assert evaluate(without.model, without.given, without.knobs | shape).constraint("left_on_host").verdict is None
+
+
+def test_what_hangs_on_an_undecided_pool_has_no_middle() -> None:
+    # reserve 17 is the knife edge: 524,288 positions or 262,144, and nothing between
+    made = site(W4B, container="w4b", knobs=NOTE_004, facts=HOST | {"host_left": "7.1GiB"})
+    found = evaluate(made.model, made.given, made.knobs | {"host_reserve_gib": 17_000}).quantities
+    hanging = {"pool_positions", "device_held", "locked_total", "held_total", "host_left"}
+    assert {name for name, row in found.items() if row.value is None} == hanging
+    assert (found["host_left"].low, found["host_left"].high) == (size("7.1GiB").low,
+                                                                 size("7.1GiB").high + 262_144 * 29_500)
+    for decided in (15_000, 18_000):
+        rows = evaluate(made.model, made.given, made.knobs | {"host_reserve_gib": decided}).quantities
+        assert all(row.value is not None for row in rows.values())
+
+
+def test_the_vision_tower_is_held_too() -> None:
+    found = judged(W4B, NOTE_004, HOST)
+    held, slack = found.quantities["held_total"], found.constraint("held_within_ram")
+    assert (slack.low, slack.high) == (size("127104060KiB").low - held.high, size("127104060KiB").low - held.low)
+    bare = judged(W4B, NOTE_004 | {"vision_tower": 0}, HOST)
+    assert slack.low is not None
+    assert bare.constraint("held_within_ram").low == slack.low + printed("1.97", GIB).high
+
+
 @pytest.mark.parametrize(("name", "checkpoint"), [
     ("/models/halogen-w4b.bin", "w4b"), ("w4b", "w4b"), ("flash-v2.hgn", "v2"),
     ("flash-ht43", "ht43"), ("a.gguf", "gguf"),

@@ -312,15 +312,37 @@ def test_the_carve_is_the_engines_own() -> None:
 def test_block_tables_move_with_sequences_and_length() -> None:
     rng = random.Random(5)
     base: dict[str, str | int] = {**SHAPE, "max_num_seqs": 2}
+    facts = UNIT | {"hardware_queues": 0, "step_staging": "4MiB"}
     for _ in range(200):
         seqs, length = rng.randint(1, 256), rng.randint(1, 262_144)
         made = site("radiance@1.0.13", container=IQ4R, knobs=base | {"max_num_seqs": seqs, "max_model_len": length},
-                    boot=base, facts=UNIT | {"hardware_queues": 0})
-        before = site("radiance@1.0.13", container=IQ4R, knobs=base, facts=UNIT | {"hardware_queues": 0})
+                    boot=base, facts=facts)
+        before = site("radiance@1.0.13", container=IQ4R, knobs=base, facts=facts)
         moved = exact(evaluate(before.model, before.given, before.knobs), "claimable") - exact(
             evaluate(made.model, made.given, made.knobs), "claimable")
         assert moved == twin.block_tables(seqs, length) - twin.block_tables(2, 262_144)
     assert round(twin.block_tables(2, 262_144) / MIB, 2) == 3.0
+
+
+#: Of 4 sequences of 200,000 tokens: two groups, three carvings, 4 x 50,001 entries of 4 bytes on 256.
+TABLES_OF_FOUR = 6 * 800_256
+
+
+@pytest.mark.parametrize(("stated", "said"), [(3 * MIB, True), (TABLES_OF_FOUR - 1, True), (TABLES_OF_FOUR, False),
+                                              (4801 << 10, False)])
+def test_staging_holds_the_tables_of_every_shape(stated: int, said: bool) -> None:
+    assert twin.block_tables(4, 200_000) == TABLES_OF_FOUR == 4689 << 10
+    base: dict[str, str | int] = {**SHAPE, "max_num_seqs": 4, "max_model_len": 200_000}
+    facts = UNIT | {"hardware_queues": 0, "step_staging": stated}
+    now = site("radiance@1.0.13", container=IQ4R, knobs=base, facts=facts)
+    as_it_is = evaluate(now.model, now.given, now.knobs)
+    # what is stated counts as it stands, for the boot it is of
+    assert exact(as_it_is, "claimable") + stated == exact(judged("radiance@1.0.13", base, facts | {
+        "step_staging": 0}), "claimable")
+    assert any("step_staging does not add up" in text for text in as_it_is.notes) is said
+    one = evaluate(now.model, now.given, now.knobs | {"max_num_seqs": 1})
+    staging = stated - (exact(one, "claimable") - exact(as_it_is, "claimable"))
+    assert staging == max(stated - TABLES_OF_FOUR, 0) + twin.block_tables(1, 200_000)
 
 
 def test_the_declared_states_by_name() -> None:

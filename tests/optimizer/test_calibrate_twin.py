@@ -32,6 +32,8 @@ CEILING = printed("39.703", GIB).low, 47 * GIB
 NOISE = GIB // 10 * 3 // 2
 #: What the weights take once loaded, as printed; the fit reckons with less.
 LOCKED = printed("68.0", GIB)
+#: The vision tower: its weights alone, up to weights and worst-case scratch.
+TOWER = Interval(printed("0.84", GIB).low, printed("1.97", GIB).high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,9 @@ def ends(setting: Setting, at: Values) -> dict[Outcome, tuple[bool, bool]]:
     moving = found["pool_positions"] * at.position_bytes + found["working"]
     cache = ENTRIES * SLOT
     held = found["device_held"]
-    low, high = LOCKED.low + moving - NOISE + cache, LOCKED.high + moving + NOISE + cache
+    tower = TOWER if setting.vision else point(0)
+    low = LOCKED.low + moving - NOISE + cache + tower.low
+    high = LOCKED.high + moving + NOISE + cache + tower.high
     clamped = setting.pool > setting.ctx and found["pool_positions"] < setting.pool
     return {
         Outcome.CLAMPED: (not clamped, clamped),
@@ -179,7 +183,7 @@ def calibrated(asked: Instance) -> Calibration:
     for place, (setting, said) in enumerate(zip(asked.settings, asked.said, strict=True)):
         shape = {"ctx": setting.ctx, "kv_pool_positions": setting.pool, "max_tok": setting.max_tok,
                  "host_reserve_gib": setting.reserve * 1000, "vision_tower": int(setting.vision)}
-        facts = {"mem_total": point(setting.mem_total), "mem_available": point(1 << 45),
+        facts = {"mem_total": point(setting.mem_total), "mem_available": point(1 << 45), "host_left": point(1 << 45),
                  "resident_weights": asked.weights}
         stated = {one[0]: one[1] for one in said if isinstance(one, tuple)}
         outcome = next((one for one in said if isinstance(one, Outcome)), None)

@@ -69,6 +69,15 @@ def test_laws_import_no_solver_and_check_no_points(tmp_path: Path) -> None:
         assert (seen, names & {"ortools", "pandas", "matplotlib"}) == (0, set())
 
 
+def test_a_report_draws_only_when_a_picture_is_asked_for(tmp_path: Path) -> None:
+    words = ["report", *HALOGEN.words(tmp_path), "--goal", "sessions"]
+    seen, names = modules_of(*words, "--json")
+    assert (seen, names & {"matplotlib", "rich"}) == (0, set())
+    seen, names = modules_of(*words, "--html", str(tmp_path / "page.html"))
+    assert seen == 0
+    assert "matplotlib" in names
+
+
 def test_json_and_help_import_no_tables(tmp_path: Path) -> None:
     folder = tmp_path / "pair"
     folder.mkdir()
@@ -129,7 +138,7 @@ def test_what_costs_is_imported_where_it_is_used() -> None:
     assert places["ortools"] == {"optimizer/lower.py"}
     assert places["rich"] <= {"optimizer/render.py"}
     assert places["typer"] <= {"optimizer/cli.py"}
-    assert places["matplotlib"] <= {"optimizer/plot.py"}
+    assert places["matplotlib"] <= {"optimizer/plot.py", "optimizer/pictures.py"}
 
 
 @pytest.mark.parametrize(("module", "itself"), [

@@ -213,7 +213,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_failure_to_draw_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(axes: object, law: object) -> None:
+    def fail(axes: object, law: object, look: object) -> None:
         raise RuntimeError
 
     monkeypatch.setattr(plot, "_panel", fail)

@@ -210,3 +210,46 @@ def test_what_cannot_be_asked(words: tuple[str, ...], code: int, capsys: Capture
     said = ask(capsys, "why", PAIR, *words, "--json")
     assert said.code == code
     valid("error", said.document)
+
+
+FUNDED_SITE = str(SITES / "host-pool")
+
+
+def test_a_held_knob_that_limits_the_goal_is_named(capsys: Capture) -> None:
+    # the demand is the cap: four sequences are four sessions, whatever the host pool funds
+    document = explained(ask(capsys, "why", FUNDED_SITE, "--goal", "sessions", "--json"))
+    assert (document["binding"], document["next"]) == ([], None)
+    (held,) = document["held_back"]
+    assert (held["knob"], held["value"]) == ("max_num_seqs", 4)
+    gain = held["best"]["gain"]
+    assert 1 <= gain <= 17 - 4  # 17 sequences are what the plane allows; to prove it takes seconds
+    assert held["best"]["proven"] is False or gain == 17 - 4
+    assert held["best"]["objective"]["value"] == 4 + gain
+    assert held["best"]["changes"]["max_num_seqs"] == [4, 4 + gain]
+    text = " ".join(ask(capsys, "why", FUNDED_SITE, "--goal", "sessions").out.split())
+    assert "max_num_seqs=4: with --free max_num_seqs better by " in text
+    assert "Nothing of this can give way" not in text
+
+
+@pytest.mark.parametrize(("words", "count"), [
+    ((FUNDED_SITE, "--goal", "sessions", "--given", "host_pool_mib=12288"), 1),
+    ((FUNDED_SITE, "--goal", "headroom"), 0), ((str(SITES / "two-r9700"), "--goal", "sessions"), 2),
+])
+def test_what_is_held_back_is_what_free_opens(words: tuple[str, ...], count: int, capsys: Capture) -> None:
+    document = explained(ask(capsys, "why", *words, "--json"))
+    assert document["binding"] == []
+    told = {item["knob"]: item["best"] for item in document["held_back"]}
+    assert len(told) == count
+    now = ask(capsys, "solve", *words, "--top", "1", "--json").document["shapes"][0]["objective"]
+    for knob in document["held"]:
+        if knob in document["given"] or knob == "tp":
+            continue
+        said = ask(capsys, "solve", *words, "--free", knob, "--top", "1", "--json")
+        best = said.document["shapes"][0]["objective"]
+        better = best["value"] is not None and best["value"] > now["value"]
+        assert (knob in told) is better, knob
+        if better and said.document["status"] == "optimal":
+            assert now["value"] < told[knob]["objective"]["value"] <= best["value"]
+            assert not told[knob]["proven"] or told[knob]["objective"]["value"] == best["value"]
+    stated = [item for item in document["held_back"] if item["knob"] == "vram_kv_mib"]
+    assert all("on a site that derives it" in item["best"]["notes"][0] for item in stated)
