@@ -297,7 +297,7 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
         if same_build:
             facts |= _boot_facts(model, ledger, boot) | _outcome_seen(ledger)
         if not foreign and same_build:
-            printed = _printed(ledger)
+            printed = printed_rows(ledger)
         for name in ledger.knobs.keys() & boot.keys() - sources.sets.keys():
             # what the log says of knobs that the file leaves open; another version has defaults of its own
             value = boot[name]
@@ -638,7 +638,7 @@ def _kv_facts(ledger: LedgerReading, boot: Mapping[str, int | Interval]) -> dict
     return found
 
 
-def _printed(ledger: LedgerReading) -> dict[str, Interval]:
+def printed_rows(ledger: LedgerReading) -> dict[str, Interval]:
     """What the ledger printed for each row; of several cards, the least."""
     found: dict[str, Interval] = {}
     by_card: dict[str, list[Interval]] = {}

@@ -190,6 +190,7 @@ class FactSpec:
     ``min``, ``max``, or ``held`` (capacity less the least free). ``least`` and ``cap`` are the ends of what makes
     sense: what others are divided by is at least 1. ``prior`` marks a constant of the engine that nobody printed whole:
     what it may be before any boot was observed. The declaration has a value for it, which a given fact replaces.
+    ``each_boot`` marks what is measured anew at every boot: one boot's figure is not another's.
     """
 
     name: str
@@ -200,6 +201,7 @@ class FactSpec:
     least: int = 0
     cap: int = 1 << 50
     prior: Interval | None = None
+    each_boot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +331,8 @@ class EngineModel:
     that another setting could use up: below it a constraint binds. ``words`` explain free memory to people: what
     other tools show and why. ``laws`` say what measured speeds depend on, ``stacks`` where memory goes. ``prints`` are
     the rows that a boot prints, those that prove most first, each with when it does; what nobody saw printed is not
-    among them.
+    among them. ``sums`` are quantities that no ledger prints as a row of its own but that people state as one figure:
+    an observation may give them.
     """
 
     name: str
@@ -354,6 +357,7 @@ class EngineModel:
     grain: int = 1
     words: Mapping[str, str] = field(default_factory=dict)
     laws: Mapping[Metric, LawSpec] = field(default_factory=dict)
+    sums: Mapping[str, Row] = field(default_factory=dict)
     stacks: tuple[Stack, ...] = ()
     prints: tuple[tuple[str, Cond], ...] = ()
 

@@ -469,6 +469,11 @@ def knobs_in(node: Expr | Cond) -> frozenset[str]:
     return frozenset(item.name for item in inside([node]) if isinstance(item, Knob))
 
 
+def facts_in(node: Expr | Cond) -> dict[str, Fact]:
+    """The facts that ``node`` is written with, by name."""
+    return {item.name: item for item in inside([node]) if isinstance(item, Fact)}
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """What a value could not be computed without: the names of the facts or knobs nobody gave."""

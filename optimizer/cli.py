@@ -459,6 +459,38 @@ def laws_command(
     return 0
 
 
+@app.command("calibrate")
+def calibrate_command(
+    site: SiteArg = None,
+    observed: Annotated[list[Path] | None, typer.Option(
+        "--observed", "-o", metavar="FILE", help="Observations, TOML: settings and what became of them. Repeatable.")
+    ] = None,
+    boot: Annotated[list[Path] | None, typer.Option(
+        "--boot", metavar="LOG", help="A further boot log of this site. Repeatable.")] = None,
+    constant: Annotated[list[str] | None, typer.Option(
+        "--constant", metavar="NAME[=LOW..HIGH]", help="Only these constants are uncertain. Repeatable.")] = None,
+    config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None,
+    facts: FactOpt = None, host: HostOpt = None, service: ServiceOpt = None, as_json: JsonOpt = False,
+) -> int:
+    """What do known outcomes tell of the engine's constants? Narrowed intervals, contradictions, what they predict."""
+    from measurements.observed import of_log, read_observed
+    from optimizer.calibrate import calibrate
+    from optimizer.calibrated import calibrate_json
+    from optimizer.render_calibrate import show_calibrate
+
+    own = _site(site, config, ledger, engine, sets, facts, None, host, service, None)
+    picked: dict[str, str | None] = {}
+    for word in constant or ():
+        name, equals, value = word.partition("=")
+        if not name.strip() or (equals and not value.strip()):
+            raise ReadError(f"--constant {word!r} is not NAME or NAME=LOW..HIGH", kind="usage")
+        picked[name.strip().replace("-", "_").lower()] = value.strip() if equals else None
+    entries = [entry for path in observed or () for entry in read_observed(path)]
+    found = calibrate(own, entries, constants=picked, boots=[of_log(path) for path in boot or ()])
+    _print(calibrate_json(found), as_json, show_calibrate)
+    return 0 if found.consistent else 3
+
+
 @app.command("free")
 def free_command(
     site: SiteArg = None, config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil, floor
 from typing import Any, Final, Literal
 
 from ortools.sat.python import cp_model
@@ -25,6 +26,9 @@ Sense = Literal["max", "min"]
 
 #: What proving a tie-break may take; they take milliseconds where they are not hopeless.
 TIE_SECONDS: Final = 0.6
+
+#: What the search led by the linear relaxation may take, before others are tried.
+LINEAR_SECONDS: Final = 2.0
 
 #: CP-SAT adds in 64 bits; a declared quantity stays far below.
 LARGEST: Final = 1 << 60
@@ -87,17 +91,22 @@ class Lowering(Algebra[Pair, Holds]):
     ``free`` maps each knob to its bounds. What is written with a condition in ``assumed`` takes it for true: a
     shape that breaks a constraint is no answer, so what would become of it need not be encoded. Facts in
     ``zeroed`` count as 0 when nobody gave them: they only shift an objective. ``opened`` facts are variables, each with
-    one exact value between its bounds. A lowering ``beside`` another adds to the same CP-SAT model and shares its
-    opened facts. Raises Lacking from :meth:`number` and :meth:`condition` where another fact is missing.
+    one exact value between its bounds (or of a variable that is there). A lowering ``beside`` another adds to the same
+    CP-SAT model and shares its opened facts, but for those it opens itself. ``agreeing``: what is known of one value in
+    several ways must agree, which narrows what opened facts may be; else either may be right. Raises Lacking from
+    :meth:`number` and :meth:`condition` where another fact is missing.
     """
 
     def __init__(self, model: EngineModel, given: Given, shape: Shape, free: Mapping[str, tuple[int, int]],
-                 assumed: Iterable[Cond] = (), *, opened: Mapping[str, tuple[int, int]] | None = None,
-                 beside: Lowering | None = None) -> None:
+                 assumed: Iterable[Cond] = (), *, opened: Mapping[str, tuple[int, int] | Side] | None = None,
+                 beside: Lowering | None = None, agreeing: bool = False) -> None:
+        self.agreeing = agreeing
         self.cp: cp_model.CpModel = cp_model.CpModel() if beside is None else beside.cp
-        self.opened: dict[str, Side] = {} if beside is None else beside.opened
-        for name, (low, high) in (opened or {}).items():
-            self.opened[name] = self._variable(low, high)
+        self.opened: dict[str, Side] = {} if beside is None else dict(beside.opened)
+        #: The opened facts that anything read so far depends on, of all that stand beside each other.
+        self.touched: set[str] = set() if beside is None else beside.touched
+        for name, ends in (opened or {}).items():
+            self.opened[name] = ends if isinstance(ends, Side) else self.unknown(*ends)
         self._spec = model.knobs
         self._given = given
         self._knobs = Knobs(model, shape, open_ones=free)
@@ -148,6 +157,10 @@ class Lowering(Algebra[Pair, Holds]):
         """
         self._sides[name] = self._variable(0, most)
         return self._sides[name]
+
+    def unknown(self, low: int, high: int) -> Side:
+        """A variable between two ends, for facts that several readings share."""
+        return self._variable(low, high)
 
     def total(self, weighed: Sequence[tuple[Side, int]]) -> Side:
         """The sum of sides, each times its weight."""
@@ -272,6 +285,8 @@ class Lowering(Algebra[Pair, Holds]):
                 lacking = error
         if not known:
             raise lacking or Lacking(frozenset((name,)))
+        if self.agreeing:
+            return self._agreed(known)
         if len(known) == 1:
             return known[0]
         low = self._extreme([pair.low for pair in known], least=False)
@@ -280,6 +295,16 @@ class Lowering(Algebra[Pair, Holds]):
         meet = self._compare(low, high)
         return Pair(self._choose(meet, low, self._extreme([pair.low for pair in known], least=True)),
                     self._choose(meet, high, self._extreme([pair.high for pair in known], least=False)))
+
+    def _agreed(self, known: Sequence[Pair]) -> Pair:
+        # opened facts must agree with what else is known of the value, unless they never can
+        low = self._extreme([pair.low for pair in known], least=False)
+        high = self._extreme([pair.high for pair in known], least=True)
+        if low.low > high.high:
+            return Pair(self._extreme([pair.low for pair in known], least=True),
+                        self._extreme([pair.high for pair in known], least=False))
+        self._post(low, high, None)
+        return Pair(low, low if all(pair.exact for pair in known) else high)
 
     def _interval(self, value: Interval) -> Pair:
         low = _number(value.low)
@@ -305,6 +330,7 @@ class Lowering(Algebra[Pair, Holds]):
 
     def fact(self, name: str, otherwise: Callable[[], Pair] | None) -> Pair:
         if name in self.opened:
+            self.touched.add(name)
             side = self.opened[name]
             return Pair(side, side)
         if name in self._given.facts:
@@ -614,21 +640,36 @@ class Found:
     objective: int
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a side reaches, with what one solution there tells (nothing where the time limit came first)."""
+
+    value: int
+    told: dict[str, int]
+    proven: bool
+
+
 class Stages:
     """Solves a lowering for one objective after another, each held at its best while the next is sought.
 
     One worker and a fixed seed, so that equal questions get equal answers; ``seconds`` limits all solves
-    together.
+    together. ``linear`` models hold sums of wide numbers and hardly a choice: a search led by the linear relaxation
+    of all of it makes milliseconds of what others do not end; where it does not end itself, the others are tried.
     """
 
-    def __init__(self, lowering: Lowering, seconds: float) -> None:
+    def __init__(self, lowering: Lowering, seconds: float, *, linear: bool = False) -> None:
         self._lowering = lowering
         self._solver = cp_model.CpSolver()
         self._solver.parameters.num_workers = 1
         self._solver.parameters.random_seed = 1
         # 9.15 calls `A x <= y or A x > y` infeasible past 2^33 with this on
         self._solver.parameters.auto_detect_greater_than_at_least_one_of = False
+        self._linear = linear
+        if linear:
+            self._solver.parameters.linearization_level = 2
         self._until = time.monotonic() + seconds
+        #: Whether the time limit left it open if some set was possible.
+        self.undecided = False
 
     def run(self, objectives: Sequence[tuple[Side, Sense]], best_before: int | None = None,
             start: Mapping[str, int] | None = None, *, limits: Sequence[tuple[Side, Sense, int]] = (),
@@ -696,10 +737,34 @@ class Stages:
 
     def possible(self, switches: Mapping[Any, bool]) -> bool:
         """Whether any shape exists with these literals set; an undecided one counts as possible."""
+        status = self._once(self._switched(switches), _number(0), "max").status
+        self.undecided = self.undecided or status == "unknown"
+        return status != "infeasible"
+
+    def reach(self, side: Side, sense: Sense, switches: Mapping[Any, bool],
+              tell: Mapping[str, Side] | None = None) -> Reach | None:
+        """The greatest (or least) value of ``side`` with these literals set, and the values of the sides to ``tell`` in
+        one solution there; None where nothing is possible.
+
+        Where the time limit came first the value is one that nothing exceeds, and ``proven`` is False.
+        """
+        found = self._once(self._switched(switches), side, sense)
+        if found.status == "infeasible":
+            return None
+        if found.status == "unknown":
+            return Reach(side.high if sense == "max" else side.low, {}, False)
+        told = {name: one.low if one.fixed else int(self._solver.value(one.expr))
+                for name, one in (tell or {}).items()}
+        if found.status == "optimal":
+            return Reach(found.objective, told, True)
+        bound = self._solver.best_objective_bound
+        return Reach(ceil(bound) if sense == "max" else floor(bound), told, False)
+
+    def _switched(self, switches: Mapping[Any, bool]) -> cp_model.CpModel:
         cp = self._lowering.cp.clone()
         for literal, on in switches.items():
             cp.add(literal == int(on))
-        return self._once(cp, _number(0), "max").status != "infeasible"
+        return cp
 
     @staticmethod
     def _hold(cp: cp_model.CpModel, stage: tuple[Side, Sense], value: int) -> None:
@@ -715,7 +780,15 @@ class Stages:
         self._solver.parameters.max_time_in_seconds = left if seconds is None else min(left, seconds)
         # much probing costs more than the first objective itself; with none, two curves of a row take ten times longer
         self._solver.parameters.cp_model_probing_level = 1 if seconds is None else 2
+        if self._linear:
+            whole = self._solver.parameters.max_time_in_seconds
+            self._solver.parameters.search_branching = cp_model.LP_SEARCH
+            self._solver.parameters.max_time_in_seconds = min(LINEAR_SECONDS, whole)
         status = self._solver.status_name(self._solver.solve(cp))
+        if self._linear and status in ("UNKNOWN", "FEASIBLE") and whole > LINEAR_SECONDS:
+            self._solver.parameters.search_branching = cp_model.PORTFOLIO_SEARCH
+            self._solver.parameters.max_time_in_seconds = whole - LINEAR_SECONDS
+            status = self._solver.status_name(self._solver.solve(cp))
         if status == "MODEL_INVALID":
             raise CannotLower(cp.validate())  # never to be taken for a time limit
         if status not in ("OPTIMAL", "FEASIBLE"):

@@ -20,6 +20,7 @@ from models.evaluate import Reader
 from models.expr import AtMost, Cond, Expr, Knob, Missing, Truth, Value, Walk, lift, maximum, select
 from models.interval import MIB, Interval
 from optimizer.check import Check, MissingFacts, check, how_to_get
+from optimizer.conflicts import explore
 from optimizer.solve import (
     Answer,
     Bound,
@@ -294,56 +295,8 @@ class _Explorer:
 
     def explore(self) -> tuple[list[frozenset[int]], list[frozenset[int]], bool]:
         """Minimal conflicts, minimal corrections (what is left out of a largest possible set), whether these are all.
-
-        Takes a set that is in no known possible set and holds no known conflict, and makes it a new one of either.
         """
-        everything = frozenset(range(len(self.kept)))
-        conflicts: list[frozenset[int]] = []
-        corrections: list[frozenset[int]] = []
-        while len(conflicts) + len(corrections) < MOST:
-            seed = _unexplored(everything, conflicts, corrections)
-            if seed is None:
-                return conflicts, corrections, True
-            if self.possible(seed):
-                grown = set(seed)
-                for place in sorted(everything - seed):
-                    if self.possible(grown | {place}):
-                        grown.add(place)
-                found, into = everything - grown, corrections
-            else:
-                shrunk = set(seed)
-                for place in sorted(seed):
-                    if not self.possible(shrunk - {place}):
-                        shrunk.discard(place)
-                found, into = frozenset(shrunk), conflicts
-            if time.monotonic() > self._until:
-                # what the solver leaves open counts as possible: a set that cannot hold cannot, but may not be minimal
-                if into is conflicts and not conflicts:
-                    conflicts.append(found)
-                break
-            into.append(found)
-        return conflicts, corrections, False
-
-
-def _unexplored(everything: frozenset[int], conflicts: Sequence[frozenset[int]],
-                corrections: Sequence[frozenset[int]]) -> frozenset[int] | None:
-    """A largest set that holds no conflict whole, and something of every correction; None when there is none left."""
-    seen: set[frozenset[int]] = set()
-
-    def search(chosen: frozenset[int]) -> frozenset[int] | None:
-        if chosen in seen or not all(chosen & correction for correction in corrections):
-            return None
-        seen.add(chosen)
-        whole = next((conflict for conflict in conflicts if conflict <= chosen), None)
-        if whole is None:
-            return chosen
-        for place in sorted(whole):
-            found = search(chosen - {place})
-            if found is not None:
-                return found
-        return None
-
-    return search(everything)
+        return explore(len(self.kept), self.possible, most=MOST, until=self._until)
 
 
 def _opened(question: Question, givens: Collection[str]) -> Lowering:

@@ -170,7 +170,7 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
 
     specs = [
         ledger("card_total", "card total", "min"),
-        ledger("already_held", "already held", "held"),
+        replace(ledger("already_held", "already held", "held"), each_boot=True),
         ledger("activation_arena", "activation arena"),
         ledger("step_staging", "step staging"),
         *([ledger("hardware_queues", "hardware queues")] if hardware_queues else []),
@@ -178,7 +178,7 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
           if of != "A" else []),
         ledger("static_weights", "static weights"),
         ledger("left_to_host", "left to the host"),
-        FactSpec("settled_free", "B", "boot ledger, line `card N settled at X free`", "min"),
+        FactSpec("settled_free", "B", "boot ledger, line `card N settled at X free`", "min", each_boot=True),
         FactSpec("settle_floor", "B", "boot ledger, line `settled at ... against Y`", "max",
                  prior=Interval(0, 1024 * MIB)),
         FactSpec("pair_ceiling", "B", "settled free - settle floor + the pair of that boot (operator note 001)", "min"),
@@ -202,7 +202,7 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
         FactSpec("container", "", "the model file's name", words=tuple(KNOWN)),
         FactSpec("integrated_gpu", "", "1 where a card is an integrated GPU", cap=1),
         FactSpec("mem_total", "B", "grep MemTotal /proc/meminfo"),
-        FactSpec("mem_available", "B", "grep MemAvailable /proc/meminfo, before the server starts"),
+        FactSpec("mem_available", "B", "grep MemAvailable /proc/meminfo, before the server starts", each_boot=True),
         FactSpec("ttm_limit", "B", "cat /sys/module/ttm/parameters/pages_limit, times 4096"),
         FactSpec("memlock", "B", "ulimit -l, times 1024"),
         FactSpec("ngram_table", "B", "boot ledger, line `placement: n-gram table`; 0B where it stays on disk"),

@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 from typing import Any, Final
 
-NAMES: Final = ("check", "error", "free", "init", "laws", "ledger", "next", "pareto", "propose", "report",
+NAMES: Final = ("calibrate", "check", "error", "free", "init", "laws", "ledger", "next", "pareto", "propose", "report",
                 "sensitivity", "solve", "why")
 
 _SHARED: Final = "common.json#"

@@ -20,6 +20,7 @@ from models.expr import (
     OnIntervals,
     OnNominal,
     Walk,
+    facts_in,
     knobs_in,
     maximum,
     select,
@@ -145,6 +146,10 @@ def test_knobs_are_seen_through_a_curve() -> None:
     assert knobs_in(curve) == {"x", "y"}
     assert knobs_in(select(Knob("z") <= 1, curve + 1, Const(0))) == {"x", "y", "z"}
     assert knobs_in(Curve("", Fact("x"), (0, 1), (0, 1))) == frozenset()
+    inner = Fact("y", Knob("x") + Fact("z"))
+    found = facts_in(select(inner <= 1, Curve("", Fact("x"), (0, 1), (0, 1)), Const(0)))
+    assert set(found) == {"x", "y", "z"}
+    assert found["y"] is inner
 
 
 @pytest.mark.parametrize(("xs", "ys", "x", "value"), [

@@ -10,7 +10,7 @@ import pytest
 
 from models.declare import Outcome, Verdict
 from models.engines import build, resolve
-from models.evaluate import Evaluation, evaluate
+from models.evaluate import Evaluation, Reader, evaluate
 from models.halogen.engine import recognise
 from models.interval import GIB, MIB, Interval, point, printed, size
 from tests import twin
@@ -75,6 +75,31 @@ def test_needs_that_the_documents_of_later_versions_print(pool: int, max_tok: in
         found = judged(V2, knobs, {"mem_total": int(budget) + size("62.1GiB").middle + 20 * GIB, "resident_weights":
                                    size("62.1GiB").middle}, checkpoint="v2")
         assert found.constraint("kv_pool_fit").verdict is verdict
+
+
+def test_what_people_add_up_has_a_name() -> None:
+    made = site(W4B, container="w4b", knobs={"kv_pool_positions": 524_288, "max_tok": 32_768, "vision_tower": 1},
+                facts={"work_fixed": 38 * GIB // 10, "fit_margin_vision": 3 * GIB // 2, "fit_margin": 0})
+    reader = Reader(made.model, made.given, made.knobs)
+    need = 524_288 * 29_500 + 38 * GIB // 10 + 2 * (84 * GIB // 10)
+    tower = size("1.97GiB")
+    # 36.5 and 37.0 in operator note 004, for a setting whose need prints as 35.0
+    for name, value in (("device_other", point(need - 524_288 * 29_500)),
+                        ("device_need_and_margin", point(need + 3 * GIB // 2)),
+                        ("device_need_and_vision", Interval(need + tower.low, need + tower.high))):
+        assert reader.number(made.model.sums[name].expr) == value
+    assert not made.model.sums.keys() & made.model.rows.keys()
+
+
+def test_margins_with_a_tower_and_without_are_two_constants() -> None:
+    for vision, mine, other in ((1, "fit_margin_vision", "fit_margin"), (0, "fit_margin", "fit_margin_vision")):
+        made = site(W4B, container="w4b", knobs={"kv_pool_positions": 524_288, "vision_tower": vision},
+                    facts={"mem_total": 124 * GIB, mine: 3 * GIB})
+        fit = evaluate(made.model, made.given, made.knobs).constraint("kv_pool_fit")
+        assert fit.verdict is Verdict.DOES_NOT_FIT  # a budget of 36.3 GiB for 35.0 and 3
+        made = site(W4B, container="w4b", knobs={"kv_pool_positions": 524_288, "vision_tower": vision},
+                    facts={"mem_total": 125 * GIB, other: 3 * GIB})
+        assert evaluate(made.model, made.given, made.knobs).constraint("kv_pool_fit").verdict is Verdict.FITS
 
 
 SEED = {

@@ -46,7 +46,7 @@ def test_help_and_quick_commands_import_nothing_heavy(tmp_path: Path) -> None:
     for code, asked in (
         (0, ["--help"]), (0, ["solve", "--help"]), (0, ["check", str(pair)]), (0, ["check", str(derived), "--json"]),
         (0, ["ledger", str(derived / "boot.log")]), (0, ["ledger", str(derived), "--json"]),
-        (0, ["init", str(tmp_path / "new"), *words]), (2, ["check", "gone"]),
+        (0, ["calibrate", "--help"]), (0, ["init", str(tmp_path / "new"), *words]), (2, ["check", "gone"]),
     ):
         seen, names = modules_of(*asked)
         assert seen == code, asked
