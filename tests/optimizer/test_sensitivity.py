@@ -207,7 +207,7 @@ def test_a_knife_edge_has_a_chance(capsys: Capture) -> None:
     assert 0 < found["running_fits"]["share"] < 1
     assert found["running_fits"]["low"] < found["running_fits"]["share"] < found["running_fits"]["high"]
     assert found["best_fits"]["share"] == 1
-    assert max(found["shares"], key=lambda share: share["total"])["fact"] == "fit_margin"
+    assert max(found["shares"], key=lambda share: share["total"])["fact"] == "fit_margin_vision"
 
 
 def test_without_salib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
