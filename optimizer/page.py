@@ -461,6 +461,8 @@ def _sensitivity(document: Mapping[str, Any], drawn: Mapping[str, Html]) -> Iter
     def moved(item: Mapping[str, Any] | None) -> tuple[str, str]:
         if item is None:
             return "no such step", ""
+        if item["why_not"]:
+            return f"{setting_of(item['to'])}: not known", ""
         gain, fixed = item["reoptimised"], item["fixed"]
         held = (item["fixed_verdict"] or "").replace("_", " ") if fixed is None else signed(fixed, unit)
         return f"{setting_of(item['to'])}: {'no shape fits' if gain is None else signed(gain, unit)}", held

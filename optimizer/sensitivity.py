@@ -773,6 +773,14 @@ def sensitivity_json(found: Sensitivity, spread: Spread | None = None) -> dict[s
     return document
 
 
+def _shown(found: Sensitivity, value: int | None) -> int | float | None:
+    """A value of the goal in its unit. A speed counts from the law itself, which the solver had in stretches."""
+    best = found.best.value
+    if value is None or found.question.speed is None or best is None:
+        return unscaled(value, found.question.goal.scale)
+    return unscaled(value - found.base + best, found.question.goal.scale)
+
+
 def _knob_json(found: Sensitivity, worth: KnobWorth) -> dict[str, Any]:
     scale, spec = found.question.goal.scale, worth.spec
     rows = found.question.site.model.rows
@@ -806,8 +814,8 @@ def _fact_json(found: Sensitivity, worth: FactWorth) -> dict[str, Any]:
         "source": worth.source, "basis": worth.basis,
         "flips": {"down": worth.flips[0], "up": worth.flips[1], "open": list(worth.open)},
         "ends": None if worth.value.exact else {
-            "pessimistic": unscaled(worth.pessimistic, scale), "middle": unscaled(worth.middle, scale),
-            "optimistic": unscaled(worth.optimistic, scale)},
+            "pessimistic": _shown(found, worth.pessimistic), "middle": _shown(found, worth.middle),
+            "optimistic": _shown(found, worth.optimistic)},
         "cost": unscaled(worth.cost, scale),
     }
 
@@ -824,8 +832,6 @@ def _together_json(found: Sensitivity, pair: Together) -> dict[str, Any]:
 def _spread_json(found: Sensitivity, spread: Spread) -> dict[str, Any]:
     from optimizer.spread import RULE
 
-    scale = found.question.goal.scale
-
     def chance(item: Chance) -> dict[str, Any]:
         low, high = item.ends
         return {"share": item.share, "low": low, "high": high, "of": item.of}
@@ -834,7 +840,7 @@ def _spread_json(found: Sensitivity, spread: Spread) -> dict[str, Any]:
         "facts": list(spread.facts), "samples": spread.samples, "seed": spread.seed, "rule": RULE,
         "best_fits": chance(spread.best), "running_fits": chance(spread.running),
         "goal": None if spread.quantiles is None else dict(zip(
-            ("low", "median", "high"), (unscaled(value, scale) for value in spread.quantiles), strict=True)),
+            ("low", "median", "high"), (_shown(found, value) for value in spread.quantiles), strict=True)),
         "infeasible": spread.infeasible, "explained": spread.explained or None,
         "shares": [{"fact": share.fact, "alone": share.alone, "alone_half": share.alone_half, "total": share.total,
                     "total_half": share.total_half} for share in spread.shares],
