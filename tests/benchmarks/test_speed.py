@@ -1,4 +1,4 @@
-"""Benchmarks, kept out of the normal run: ``python -m pytest tests/benchmarks --benchmark-only``."""
+"""Benchmarks, kept out of the normal run: ``python -m pytest tests/benchmarks --benchmark-only --numprocesses 0``."""
 
 from __future__ import annotations
 
