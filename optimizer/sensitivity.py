@@ -204,6 +204,8 @@ class _Study:
         self._by_laws = _read_by_laws(question)
         self._goals: dict[tuple[object, ...], Question | str] = {}
         self._followed: dict[int, tuple[Expr, bool]] = {}
+        self._known: dict[int, tuple[Question, int | None]] = {}
+        self._put: dict[tuple[bool, tuple[tuple[str, int], ...]], Question | str] = {}
         # every requirement that the facts allow to judge
         self._judged = list(hard_requires(question))
         value = self._values([question])[0]
@@ -214,11 +216,23 @@ class _Study:
 
     def run(self, only: Collection[str] | None, among: Collection[str] | None) -> Sensitivity:
         """What the knobs of ``only`` and the facts of ``among`` are worth; of all there are where None."""
-        knobs = self._knobs([name for name in self.names() if only is None or name in only])
+        names = [name for name in self.names() if only is None or name in only]
+        self._ask_ahead(names)
+        knobs = self._knobs(names)
         facts = self._facts({name: value for name, value in self._known_facts() if among is None or name in among})
         together = self._together(knobs)
         return Sensitivity(self._question, self._answer, self._base, self._step, tuple(knobs), tuple(facts),
                            tuple(together), self._resolved, tuple(dict.fromkeys(self._late)))
+
+    def _ask_ahead(self, names: Sequence[str]) -> None:
+        """Answers everything about steps of knobs at once: the more are read together, the less each costs."""
+        steps = {name: [to for to in _steps(self._question.site.model.knobs[name], self._best_value(name))
+                        if to is not None] for name in names}
+        asked = [put({name: to}) for name in names for to in steps[name] for put in (self._held_at, self._as_best)]
+        held = [name for name in names if name not in self._question.free]
+        asked += [self._held_at({a: one, b: two}) for a, b in combinations(held, 2)
+                  for one, two in product(steps[a], steps[b])]
+        self._answered(asked)
 
     # many questions
 
@@ -226,8 +240,11 @@ class _Study:
         """The best value of each question, None where no shape holds; one not decided counts as none, and is told."""
         from optimizer.many import best_of
 
-        self._resolved += len(questions)
-        return [self._value(question, best) for question, best in zip(questions, best_of(questions), strict=True)]
+        new = list({id(question): question for question in questions if id(question) not in self._known}.values())
+        self._resolved += len(new)
+        for question, best in zip(new, best_of(new), strict=True):
+            self._known[id(question)] = question, self._value(question, best)
+        return [self._known[id(question)][1] for question in questions]
 
     def _value(self, question: Question, best: Best) -> int | None:
         if best.proven:
@@ -243,6 +260,12 @@ class _Study:
 
     def _held_at(self, values: Mapping[str, int]) -> Question | str:
         """The question with these knobs at these values, all else as free as it was; or why that cannot be asked."""
+        key = (False, tuple(sorted(values.items())))
+        if key not in self._put:
+            self._put[key] = self._held(values)
+        return self._put[key]
+
+    def _held(self, values: Mapping[str, int]) -> Question | str:
         question = self._question
         base = question.base | dict(values)
         free = {name: ends if name not in values else (values[name], values[name])
@@ -303,10 +326,13 @@ class _Study:
 
     def _as_best(self, values: Mapping[str, int]) -> Question | str:
         """The question that only the best shape with these values answers."""
-        question = self._question
-        base = question.base | self._best.shape | dict(values)
-        free = {name: (base[name], base[name]) for name in question.free}
-        return self._asked(replace(question, base=base, free=free), values)
+        key = (True, tuple(sorted(values.items())))
+        if key not in self._put:
+            question = self._question
+            base = question.base | self._best.shape | dict(values)
+            free = {name: (base[name], base[name]) for name in question.free}
+            self._put[key] = self._asked(replace(question, base=base, free=free), values)
+        return self._put[key]
 
     def _answered(self, asked: Sequence[Question | str]) -> list[int | None]:
         real = [question for question in asked if not isinstance(question, str)]
