@@ -398,7 +398,7 @@ def plan(site: Site, target: Target) -> Plan:
                     path.ways if path else 0, path.risk if path else Risk(), way.changes(0, far), stops, mixed,
                     tuple(dict.fromkeys(warnings)))
 
-    if not last.fits and way.all:
+    if not last.fits:
         return made("does_not_fit", stops=(Stop(way.knobs(way.all), last.broken(), last.missing),))
     found = _search(way, 1)
     if way.all in found:
@@ -451,7 +451,8 @@ def _steps(way: _Way, path: _Path) -> Iterator[Step]:
             tuple(_rows(way.model, before, after)),
             tuple(note.text for note in way.model.reads if after.reader.condition(note.when) is True),
             tuple(facts), way.unmeasured(states[number]), back,
-            tuple(text for text in after.checked.warnings if text not in said),
+            (*(f"{name} is written down at the value that it has: unstated it would follow" for name in kept),
+             *(text for text in after.checked.warnings if text not in said)),
             way.risk(states[number - 1], states[number]),
         )
 

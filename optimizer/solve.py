@@ -584,8 +584,8 @@ def pinned_of(site: Site, reader: Reader) -> int | None:
 def gates_of(site: Site, now: Reader, shape: Mapping[str, int]) -> tuple[Companion, ...]:
     """What the gate and its target must be in ``shape``, where that is not what they are.
 
-    ``now`` reads the running shape. The gate rises to the whole ledger, and the target with it, where they would stand below; the file's own gap
-    between them is kept. Empty where the site states neither.
+    ``now`` reads the running shape. The gate rises to the whole ledger, and the target with it, where they would
+    stand below; the file's own gap between them is kept. Empty where the site states neither.
     """
     row = site.model.rows.get("pinned_total")
     least, target = (site.knobs.get(name, 0) for name in _GATES)
