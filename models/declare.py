@@ -333,6 +333,11 @@ class EngineModel:
     the rows that a boot prints, those that prove most first, each with when it does; what nobody saw printed is not
     among them. ``sums`` are quantities that no ledger prints as a row of its own but that people state as one figure:
     an observation may give them.
+
+    For deploys: ``trades`` are pairs of knobs under one ceiling, of which one gets what the other gives.
+    ``pool_knobs`` size the KV pool, and ``placement_knobs`` say where experts and tables live: the same ledger lines
+    move with both, so that one deploy with a knob of each tells nothing of either (a knob that is both is so by
+    itself). ``reads`` are the log lines to read after a boot, and what they must say.
     """
 
     name: str
@@ -360,6 +365,10 @@ class EngineModel:
     sums: Mapping[str, Row] = field(default_factory=dict)
     stacks: tuple[Stack, ...] = ()
     prints: tuple[tuple[str, Cond], ...] = ()
+    trades: tuple[tuple[str, str], ...] = ()
+    pool_knobs: tuple[str, ...] = ()
+    placement_knobs: tuple[str, ...] = ()
+    reads: tuple[Note, ...] = ()
 
     def names(self) -> dict[str, str]:
         """Every name a user's file may call a knob by, in upper case, with the knob it means."""

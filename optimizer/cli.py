@@ -268,6 +268,50 @@ def propose_command(
     return 0
 
 
+@app.command("plan")
+def plan_command(
+    site: SiteArg = None,
+    goal: Annotated[str | None, typer.Option(
+        "--goal", "-g", help="Plan to a shape that solve ranks for this goal.")] = None,
+    to: Annotated[list[str] | None, typer.Option(
+        "--to", metavar="KNOB=VALUE", help="Plan to the running shape with this knob changed. Repeatable.")] = None,
+    given: GivenOpt = None, at_least: AtLeastOpt = None, at_most: AtMostOpt = None, free: FreeOpt = None,
+    rank: Annotated[int, typer.Option("--rank", min=1, max=100, help="Which ranked shape to plan to.")] = 1,
+    config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None, sets: SetOpt = None,
+    facts: FactOpt = None, sessions: SessionsOpt = None, host: HostOpt = None, service: ServiceOpt = None,
+    limits: LimitOpt = None, points: PointsOpt = None, prompt_tokens: PromptOpt = None, answer_tokens: AnswerOpt = 512,
+    streams: StreamsOpt = None, corpus: CorpusOpt = None, confidence: ConfidenceOpt = 0.5,
+    extrapolate: BeyondOpt = False, weight: WeightOpt = None, order: OrderOpt = None, as_json: JsonOpt = False,
+) -> int:
+    """From the shape that runs to the target in deploys of one knob each, every shape on the way fitting."""
+    from optimizer.plan import plan, plan_json, ranked_target, stated_target
+    from optimizer.render import show_plan, show_solve
+
+    if (goal is None) is (not to):
+        raise ReadError("plan to what? give --goal GOAL, or --to KNOB=VALUE for each knob (not both)", kind="usage")
+    if to and (given or at_least or at_most or free or order or weight or rank > 1):
+        raise ReadError("--to spells the target out; --rank and the options that choose a shape go with --goal",
+                        kind="usage")
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    if goal is None:
+        target = stated_target(own, spelled(to or ()))
+    else:
+        from optimizer.documents import solve_json
+        from optimizer.solve import demand_law, solve
+
+        load = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
+        question = _question(own, goal, given, at_least, at_most, free, rank, load, order)
+        demand_law(question)
+        answer = solve(question)
+        if answer.status == "infeasible":
+            _print(solve_json(answer), as_json, show_solve)
+            return 3
+        target = ranked_target(answer, rank)
+    found = plan(own, target)
+    _print(plan_json(found), as_json, show_plan)
+    return 0 if found.status in ("planned", "two_knobs") else 3
+
+
 @app.command("pareto")
 def pareto_command(
     words: Annotated[list[str] | None, typer.Argument(

@@ -879,6 +879,135 @@ def show_propose(document: dict[str, Any]) -> None:
     _list(console, "To know", [text for text in document["warnings"] if text not in shape["notes"]])
 
 
+def show_plan(document: dict[str, Any]) -> None:
+    """``plan``: one block a deploy, with what it must print, what to read, and the way back."""
+    console = _console()
+    target, steps = document["target"], document["steps"]
+    aim = f"rank {target['rank']} for [bold]{target['goal']}[/]" if target["rank"] else "the shape that --to spells out"
+    _heading(console, document, f"the way to {aim}: {_safe(changes_of(target['changes']).replace(chr(10), ', '))}")
+    if document["current"] is not None:
+        console.print(f"now {_MARK[document['current']['verdict']]}, the server {DOES[document['current']['outcome']]}")
+    if "stops" in document:
+        _no_plan(console, document)
+        return
+    if not steps:
+        console.print("\nNothing to deploy: this shape runs already.")
+    else:
+        count, doubles = _count(len(steps), "deploy"), document["two_knob_deploys"]
+        how = "of one knob each" if len(steps) > 1 else "of one knob"
+        if doubles:
+            how = f"[yellow]two knobs at once in {'it' if len(steps) == 1 else _count(doubles, 'deploy')}[/]"
+        others = ("no other order fits" if document["orders"] == 1 else
+                  f"of {document['orders']} orders that fit, the one with the least risk")
+        console.print(f"[bold]{count}[/], {how}; every shape on the way fits"
+                      + (f"; {others}" if len(steps) > 1 else ""))
+    for step in steps:
+        _deploy(console, step, _shared(steps))
+    if steps:
+        _list(console, "After each boot", _shared(steps))
+    if any(step["again"] for step in steps):
+        console.print("\nA figure measured anew changes what follows: give it (--ledger, or --fact NAME=VALUE) and ask "
+                      "for the plan again from there.")
+    told = [text for step in steps for text in step["notes"]]
+    _list(console, "Before you take it", [text for text in target["notes"] if text not in told])
+    _list(console, "To know", [text for text in document["warnings"] if text not in target["notes"]])
+    if steps:
+        _list(console, "What the plan keeps to", document["rule"])
+
+
+def _shared(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lines to read after every boot."""
+    return [text for text in steps[0]["reads"] if all(text in step["reads"] for step in steps)]
+
+
+def _deploy(console: Any, step: Mapping[str, Any], shared: Sequence[str]) -> None:
+    from rich.padding import Padding
+
+    def line(text: str) -> None:
+        console.print(Padding(text, (0, 0, 0, 3), expand=False))
+
+    head = changes_of(step["changes"]).replace("\n", ", ")
+    console.print(f"\n[bold]{step['step']}. {_safe(head)}[/]")
+    for move in step["moves"]:
+        if len(move) > 1:
+            line(f"{' and '.join(move)} count as one: what one gets the other gives, or they follow the same ledger")
+    for item in step["along"]:
+        line(f"with {item['knob']} {item['from']:,} -> {item['to']:,}: {_safe(item['why'])}")
+    for stop in step["alone"]:
+        line(f"[yellow]two knobs[/]: {_safe(' and '.join(stop['knobs']))} alone does not fit: {_safe(_against(stop))}")
+    for reason in step["why"]:
+        line(f"why here: {_safe(_reason(reason))}")
+    table = _table("the boot must print", ("before", "right"), ("after", "right"), ("change", "right"), "certain to",
+                   "known how")
+    for row in step["rows"]:
+        old, new, change = row["before"], row["after"], row["change"]
+        moved = "" if change is None else "same" if change == 0 else signed(change, new["unit"])
+        table.add_row(row["row"], "" if old is None else _middle(old), _middle(new), moved, range_of(new), new["basis"])
+    console.print(Padding(table, (0, 0, 0, 3), expand=False))
+    if step["unmeasured"] and not step["again"]:
+        line("[yellow]these figures rest on the arena of other settings[/]: what the last ledger measured counts")
+    for text in step["notes"]:
+        line(f"note: {_safe(text)}")
+    for text in step["reads"]:
+        if text not in shared:
+            line(f"read: {_safe(text)}")
+    for fact in step["again"]:
+        line(f"measured anew: {fact['name']} ({_safe(fact['how'])})")
+    near = step["nearest"]
+    if near is not None:
+        past = "the server serves on, on its own floor" if near["outcome"] == "serves" else (
+            f"the server {DOES[near['outcome']]}")
+        line(f"if it goes wrong: the nearest limit is {near['name']}, "
+             f"{_safe(span(near['slack'], near['slack_high'], near['unit']))} away; past it {past}")
+    back = [f"{name} {setting_of(value)}" if value is not None else f"take {name} out"
+            for name, value in step["back"].items()]
+    line(f"the way back: {_safe(', '.join(back))}")
+
+
+def _middle(quantity: Mapping[str, Any]) -> str:
+    exact = quantity["low"] == quantity["high"]
+    return "between" if quantity["value"] is None else amount(quantity["value"], quantity["unit"], whole=exact)
+
+
+def _reason(reason: Mapping[str, Any]) -> str:
+    match reason["kind"]:
+        case "after":
+            return f"after {reason['step']}; before that it would not fit: {_against(reason['stop'])}"
+        case "before":
+            return f"before {reason['step']}; without it that would not fit: {_against(reason['stop'])}"
+        case "free":
+            return "it would fit elsewhere too; of all orders this one has the least risk"
+    return "the only deploy"
+
+
+def _against(stop: Mapping[str, Any]) -> str:
+    found = []
+    for item in stop["broken"]:
+        much = "" if item["short"] is None else f" {amount(item['short'], item['unit'], whole=False)} short"
+        edge = " at worst" if item["verdict"] == "knife_edge" else ""
+        found.append(f"{item['name']}{much}{edge} (the server {DOES[item['outcome']]})")
+    if stop["missing"]:
+        found.append("not known without " + ", ".join(item["name"] for item in stop["missing"]))
+    return "; ".join(found)
+
+
+def _no_plan(console: Any, document: Mapping[str, Any]) -> None:
+    if document["status"] == "does_not_fit":
+        console.print(f"\n[red]The target itself is no shape to deploy[/]: {_MARK[document['target']['verdict']]}")
+        for stop in document["stops"]:
+            console.print(f"  {_safe(_against(stop))}")
+            _list(console, "What would mend it", [f"{item['name']}: {item['remedy']}" for item in stop["broken"]])
+        _list(console, "To know", document["warnings"])
+        return
+    console.print("\n[red]The target fits, and no way leads there[/], not even with two knobs in one deploy.")
+    console.print(f"The way ends at: {_safe(changes_of(document['reached']).replace(chr(10), ', '))}")
+    _list(console, "What would come next, and what forbids it", [f"{', '.join(stop['knobs'])}: {_against(stop)}"
+                                                                 for stop in document["stops"]])
+    _list(console, "What would go on, but moves the KV pool and a placement in one deploy",
+          [", ".join(names) for names in document["mixed"]])
+    _list(console, "To know", document["warnings"])
+
+
 def show_ledger(document: dict[str, Any]) -> None:
     """``ledger``: facts, rows and knobs with their lines, and what does not add up."""
     console = _console()

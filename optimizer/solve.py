@@ -26,6 +26,8 @@ SECONDS: Final = 8.0
 ENOUGH_LEFT: Final = 10 * GIB
 #: The gate that refuses to start below the pinned ledger, and the limit that the serve script raises before.
 _GATES: Final = ("ttm_min_mib", "ttm_target_mib")
+#: What of the pinned ledger may not be known and is the same in every shape.
+_UNKNOWN_PINS: Final = frozenset(("ngram_table", "ngram_size"))
 
 
 class OutOfTime(ReadError):
@@ -563,23 +565,37 @@ def ranked_shape(question: Question, rank: int, found: Mapping[str, int],
 
 
 def companions_of(question: Question, shape: Mapping[str, int]) -> tuple[Companion, ...]:
-    """The pinned-RAM gate, moved by what the pinned ledger moves; the file's own gap to its target is kept.
+    """The pinned-RAM gate, moved by what the pinned ledger moves: see :func:`gates_of`.
 
-    The gate rises to the whole ledger, and the target with it, where they would stand below. Empty where the site
-    states neither; a value that the user sets or opens stays as it is asked for.
+    Empty where the user sets or opens one of the two: it stays as it is asked for.
     """
-    site = question.site
+    if set(_GATES) & {*question.free, *question.given}:
+        return ()
+    return gates_of(question.site, question.now, shape)
+
+
+def pinned_of(site: Site, reader: Reader) -> int | None:
+    """The pinned ledger of the shape that ``reader`` reads, in bytes at most; what only shifts it may be missing."""
+    row = site.model.rows.get("pinned_total")
+    value = None if row is None else reader.shifted(row.expr, _UNKNOWN_PINS)
+    return value.high if isinstance(value, Interval) else None
+
+
+def gates_of(site: Site, now: Reader, shape: Mapping[str, int]) -> tuple[Companion, ...]:
+    """What the gate and its target must be in ``shape``, where that is not what they are.
+
+    ``now`` reads the running shape. The gate rises to the whole ledger, and the target with it, where they would
+    stand below; the file's own gap between them is kept. Empty where the site states neither.
+    """
     row = site.model.rows.get("pinned_total")
     least, target = (site.knobs.get(name, 0) for name in _GATES)
-    if row is None or not (least or target) or set(_GATES) & {*question.free, *question.given}:
+    if row is None or not (least or target):
         return ()
-    unknown = frozenset(("ngram_table", "ngram_size"))
-    old = question.now.shifted(row.expr, unknown)
     reader = Reader(site.model, site.given, shape)
-    new, whole = reader.shifted(row.expr, unknown), reader.number(row.expr)
-    if isinstance(old, Missing) or isinstance(new, Missing):
+    old, new, whole = pinned_of(site, now), pinned_of(site, reader), reader.number(row.expr)
+    if old is None or new is None:
         return ()
-    step = -(-(new.high - old.high) // MIB)
+    step = -(-(new - old) // MIB)
     needed = -(-whole.high // MIB) if isinstance(whole, Interval) else 0
     moves, needs = f"the pinned ledger moves by {step:+,} MiB", f"the pinned ledger needs {needed:,} MiB"
     found = []

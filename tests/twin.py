@@ -7,7 +7,7 @@ of shapes at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
@@ -248,13 +248,15 @@ Fact = tuple[int, int]
 class Tried:
     """Every shape of a grid: which surely hold (by constraint), and bounds of the rows and objectives.
 
-    ``short`` is by how much a constraint is missed at worst; 0 or less where it holds, or does not apply.
+    ``short`` is by how much a constraint is missed at worst; 0 or less where it holds, or does not apply; ``excused``
+    says where it does not.
     """
 
     holds: dict[str, NDArray[np.bool_]]
     low: dict[str, Whole]
     high: dict[str, Whole]
     short: dict[str, Whole]
+    excused: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
 
 
 class _Musts:
@@ -262,9 +264,11 @@ class _Musts:
 
     def __init__(self) -> None:
         self.short: dict[str, Whole] = {}
+        self.excused: dict[str, NDArray[np.bool_]] = {}
 
     def must(self, name: str, need: Whole | int, limit: Whole | int, excused: NDArray[np.bool_] | bool = False) -> None:
         self.short[name] = np.where(excused, 0, np.asarray(need, dtype=np.int64) - limit)
+        self.excused[name] = np.broadcast_to(excused, self.short[name].shape)
 
     @property
     def holds(self) -> dict[str, NDArray[np.bool_]]:
@@ -436,7 +440,7 @@ def try_radiance(of: RadianceSite, knobs: dict[str, Whole]) -> Tried:
             must(name, pinned, facts[fact][0])
     low["kv_tokens"] = blocks(pool) * 4
     low["sessions"] = np.maximum(blocks(pool) // each, np.where(full, seqs, 0))
-    return Tried(musts.holds, low, high, musts.short)
+    return Tried(musts.holds, low, high, musts.short, musts.excused)
 
 
 @dataclass(frozen=True)
@@ -515,7 +519,8 @@ def try_halogen(of: HalogenSite, knobs: dict[str, Whole]) -> Tried:
             "ctx", "kv_pool_positions", "max_tok", "kv_slots", "cache_entries")))
         low["host_left"] = facts["host_left"][0] + was - held
         must("left_on_host", -low["host_left"], 0)
-    return Tried(musts.holds, low, {"held": held + weights + noise + unlisted}, musts.short)
+    return Tried(musts.holds, low, {"held": held + weights + noise + unlisted}, musts.short,
+                 musts.excused)
 
 
 def moving(of: HalogenSite, ctx: Whole, pool: Whole, max_tok: Whole, slots: Whole, entries: Whole) -> Whole:

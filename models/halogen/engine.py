@@ -433,6 +433,22 @@ def _stacks(m: _Memory, vision: Expr) -> tuple[Stack, ...]:
     )
 
 
+def _reads(version: Version, m: _Memory) -> tuple[Note, ...]:
+    """Log lines to read after a boot (operator note 004)."""
+    memory = (
+        Note("`memory: ... in all` and `host memory left for everything else`: what is held and what is left; two "
+             "settings that print the same do not do what their names say"),
+    )
+    return (
+        Note("`LOWERING THE POOL` or `cannot spare it`: must not be there; a clamped server looks healthy, and only "
+             "the log tells", m.runs),
+        Note("`reserving the KV pool, N positions` and `ONE pool of N positions`: N is the pool asked for"),
+        *(memory if version >= (0, 5, 3) else ()),
+        Note("`compaction stalls`: 45 at most in a clean start"),
+        Note("`listening`: then ask for one real completion, for /health answers before anything is proven"),
+    )
+
+
 def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bool) -> EngineModel:
     """The model of one halogen version with one checkpoint; ``assumed`` when nobody named the checkpoint."""
     m = _Memory(version, checkpoint)
@@ -524,4 +540,6 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
             ("device_need", m.runs), ("device_budget", m.runs),
         ),
         constants={} if constant is None else {"resident_weights": constant},
+        pool_knobs=("kv_pool_positions",),
+        reads=_reads(version, m),
     )

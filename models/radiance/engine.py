@@ -604,6 +604,22 @@ def _prints(of: Family, b: _Budget) -> tuple[tuple[str, Cond], ...]:
             ("unclaimed", ALWAYS))
 
 
+def _reads(of: Family) -> tuple[Note, ...]:
+    """Log lines to read after a boot (operator notes 000, 001, 003)."""
+    capacity = ("`kv: the pool backs ...` (or `backs N sequences all at M tokens at once`): N and M are max_num_seqs "
+                "and max_model_len; less means that long requests are refused or preempted")
+    if of != "A":
+        capacity = ("`kv: the cache can grow to X a card -- N tokens of context, M sessions at W`: N is the kv_tokens "
+                    "predicted, W is max_model_len")
+    return (
+        Note(capacity),
+        Note("`card N settled at X free, against Y`, of every card: X stays above Y"),
+        Note("`sampler: ... R rows`: R is max_num_seqs x (1 + drafts), within the 25 rows that the lossy wire is exact "
+             "for", ~Knob("tp_wire").equals(0)),
+        Note("`mover: N slab slots` and `slots can be lent`: experts on the card, and what they borrow from the pool"),
+    )
+
+
 def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineModel:
     """The model of one radiance version with one container on ``tp`` cards.
 
@@ -701,6 +717,12 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
         laws=_laws(budget),
         stacks=_stacks(of, version, budget, ceiling, known),
         prints=_prints(of, budget),
+        trades=() if of == "C" else (("vram_weights_mib", "vram_kv_mib"),),
+        # from 1.1 on the host pool funds the cache, and holds the experts that the cards do not
+        pool_knobs={"A": ("vram_kv_mib", "expert_vs_cache_ratio"), "B": ("vram_kv_mib", "host_pool_mib"),
+                    "C": ("host_pool_mib",)}[of],
+        placement_knobs=("placement", "weights_disk_tier", "ngram_placement", "embedding_placement", "host_pool_mib"),
+        reads=_reads(of),
         arena_knobs=("max_num_seqs", "num_speculative_tokens", "max_num_batched_tokens", "mm_max_patches",
                      "embedding_placement"),
     )

@@ -32,7 +32,8 @@ from tests.optimizer.servers import (
 from tests.optimizer.test_schema import KINDS, valid
 
 Capture = pytest.CaptureFixture[str]
-COMMANDS = ("init", "check", "ledger", "free", "solve", "why", "pareto", "propose", "report", "calibrate")
+COMMANDS = ("init", "check", "ledger", "free", "solve", "why", "pareto", "plan", "propose", "report", "calibrate",
+            "sensitivity")
 
 
 def test_help(capsys: Capture) -> None:
@@ -72,6 +73,10 @@ EXITS: Mapping[str, tuple[int, Sequence[str]]] = {
     "infeasible": (3, ("solve", "--goal", "slab", "--at-least", "vram_weights=30000MiB")),
     "proposed": (0, ("propose", "--goal", "slab")),
     "nothing to propose": (3, ("propose", "--goal", "slab", "--at-least", "vram_weights=30000MiB")),
+    "planned": (0, ("plan", "--goal", "sessions")),
+    "nothing to plan to": (3, ("plan", "--goal", "slab", "--at-least", "vram_weights=30000MiB")),
+    "planned to what does not fit": (3, ("plan", "--to", "vram_kv_mib=9000")),
+    "planned to nothing": (2, ("plan",)),
     "free": (0, ("free",)),
     "wrong": (2, ("solve", "--goal", "speed")),
 }

@@ -45,6 +45,7 @@ def test_help_and_quick_commands_import_nothing_heavy(tmp_path: Path) -> None:
     words = HALOGEN.words(env)
     for code, asked in (
         (0, ["--help"]), (0, ["solve", "--help"]), (0, ["check", str(pair)]), (0, ["check", str(derived), "--json"]),
+        (0, ["plan", str(pair), "--to", "max_model_len=190000"]),
         (0, ["ledger", str(derived / "boot.log")]), (0, ["ledger", str(derived), "--json"]),
         (0, ["calibrate", "--help"]), (0, ["init", str(tmp_path / "new"), *words]), (2, ["check", "gone"]),
     ):

@@ -176,6 +176,14 @@ def test_propose(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert set(document["predicted"]) <= set(document["shapes"][0]["quantities"])
 
 
+@pytest.mark.parametrize("name", SERVERS)
+def test_plan(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = ask(capsys, "plan", *SERVERS[name].words(tmp_path), "--json", "--goal", "host-ram")
+    document = answered(said, "plan")
+    assert said.code == (0 if document["status"] in ("planned", "two_knobs") else 3)
+    assert [step["step"] for step in document["steps"]] == list(range(1, document["deploys"] + 1))
+
+
 @pytest.mark.parametrize("name", [name for name, server in SERVERS.items() if server.log])
 def test_ledger(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server = SERVERS[name]

@@ -40,6 +40,8 @@ class Instance:
     maximised: bool
     #: The same grid with other facts: which shapes surely hold, and the objective.
     again: Callable[[dict[str, Interval]], tuple[NDArray[np.bool_], Whole]]
+    #: What the formulas are given.
+    oracle: twin.RadianceSite | twin.HalogenSite
 
     def feasible(self, without: str | None = None) -> NDArray[np.bool_]:
         """Which shapes surely meet every constraint and bound, or all but one."""
@@ -198,7 +200,7 @@ def radiance(rng: random.Random, engine: str, mode: str, goal: str) -> Instance:
 
     question = opened(made, goal, axes, bounds)
     return Instance(question.site, question, tuple(axes), grid, tried, tried.holds | constants | holds,
-                    sought(oracle, tried), goal != "host-ram", again)
+                    sought(oracle, tried), goal != "host-ram", again, oracle)
 
 
 def all_of(holds: dict[str, NDArray[np.bool_]], grid: dict[str, Whole]) -> NDArray[np.bool_]:
@@ -313,7 +315,7 @@ def halogen(rng: random.Random, engine: str, goal: str) -> Instance:
 
     question = opened(made, goal, axes, ())
     return Instance(question.site, question, tuple(axes), grid, tried, dict(tried.holds), sought(tried),
-                    goal != "host-ram", again)
+                    goal != "host-ram", again, of)
 
 
 GENERATIONS = [
