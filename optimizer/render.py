@@ -916,6 +916,22 @@ def show_init(document: dict[str, Any]) -> None:
         console.print(f"  {_safe(line)}")
 
 
+def show_gates(document: dict[str, Any]) -> None:
+    """``gates``: what was written, each test, and what has none."""
+    console = _console()
+    count = len(document["gates"])
+    _heading(console, document, f"{count} gates for {_safe(', '.join(document['env_files']))}")
+    console.print(f"wrote {_safe(document['file'])}\n")
+    table = _table("gate", "now", "formula")
+    for gate in document["gates"]:
+        formula = gate["formula"]
+        table.add_row(gate["name"], _MARK[gate["verdict"]],
+                      _safe(formula if len(formula) <= 150 else f"{formula[:146]} ..."))
+    console.print(table)
+    _list(console, "Not gated", [f"{item['name']}: {item['why']}" for item in document["not_gated"]])
+    _list(console, "To know", document["warnings"])
+
+
 def show_report(document: dict[str, Any]) -> None:
     """``report`` as tables: each part as its own command shows it, or why there is none."""
     console = _console()
