@@ -509,8 +509,7 @@ class Bash(Algebra[Number, Truth]):
         if left.exact and right.exact:
             return Truth(all_of((known, sure)), all_of((known, negated(sure))), unknown, lacks)
         never = negated(self._compare(left.low, right.high))
-        crisp = isinstance(sure, bool) and never is not sure
-        return Truth(all_of((known, sure)), all_of((known, never)), unknown, lacks, crisp)
+        return Truth(all_of((known, sure)), all_of((known, never)), unknown, lacks, sure is True or never is True)
 
     def _compare(self, left: Side, right: Side) -> Flag:
         if left.high <= right.low:

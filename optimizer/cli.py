@@ -528,6 +528,28 @@ def init_command(
     return 0
 
 
+@app.command("collect")
+def collect_command(
+    folder: Annotated[Path, typer.Argument(help="A new folder for what is found.")],
+    container: Annotated[str | None, typer.Option(
+        "--container", metavar="NAME", help="The server's container: its log, its memory limit.")] = None,
+    unit: Annotated[str | None, typer.Option(
+        "--unit", metavar="NAME", help="The server's systemd unit, of the system or the user.")] = None,
+    config: ConfigOpt = None,
+    root: Annotated[Path, typer.Option(
+        "--root", metavar="DIR", help="Another file system root, as of a mounted disk.")] = Path("/"),
+    as_json: JsonOpt = False,
+) -> int:
+    """On the host: the facts, the log and the config into one folder, without secrets, for the other commands."""
+    from measurements.collect import collect
+    from optimizer.collect import collect_json
+    from optimizer.render import show_collect
+
+    _print(collect_json(collect(folder, container=container, unit=unit, configs=config or (), root=root)), as_json,
+           show_collect)
+    return 0
+
+
 @app.command("gates")
 def gates_command(
     site: SiteArg = None, config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None,
