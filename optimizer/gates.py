@@ -196,7 +196,7 @@ def _applies(require: Require) -> str:
     if unless == "never":
         return ""
     where = Words().negation(unless)
-    return f"unless {unless}" if where.startswith("not ") else f"where {where}"
+    return f"unless {unless}" if where.startswith("not ") else f"where {unbracketed(where)}"
 
 
 def _needs(site: Site, missing: Iterable[str]) -> str:

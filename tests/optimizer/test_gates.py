@@ -307,8 +307,7 @@ def test_another_model_file_and_settings_that_are_gone_do_not_pass(tmp_path: Pat
             files.append(tmp_path / f"{name}{place}.env")
             files[-1].write_text(own + line, encoding="utf-8")
         gate = "made_for" if name == "stated-pair" else "removed_settings"
-        told = [found_["made_for" if name == "stated-pair" else gate] for found_ in
-                verdicts(found.text, [gate], files, tmp_path)]
+        told = [said[gate] for said in verdicts(found.text, [gate], files, tmp_path)]
         assert told == ["fits", "does_not_fit", "does_not_fit"]
 
 
@@ -368,6 +367,7 @@ def test_no_secret_and_no_foreign_word_reaches_the_file(tmp_path: Path, capsys: 
     assert "sk-live" not in text
     assert "default_files=(\"$BATS_TEST_DIRNAME\"/'halogen.env')" in text
     bash(f"BATS_TEST_DIRNAME=/\n{as_script(text)}", tmp_path)
-    told = verdicts(text, ["made_for"], [folder / "halogen.env"], tmp_path) if "'" not in str(folder) else None
-    assert told is None
+    plain = tmp_path / "plain.env"
+    shutil.copy(folder / "halogen.env", plain)
+    assert verdicts(text, ["made_for"], [plain], tmp_path) == [{"made_for": "fits"}]
     assert not (tmp_path / "pwned").exists()
