@@ -11,7 +11,7 @@ from measurements.ledger.text import load
 from measurements.records import Place, ReadError, Reading
 from models.interval import KIB, Interval, point
 
-#: The kernel's page on the hosts both engines run on; ttm counts in it.
+#: The kernel's page on the hosts both engines run on, where no file ``page_size`` says otherwise; ttm counts in it.
 PAGE: Final = 4096
 _MOST_BYTES: Final = 1 << 20
 
@@ -38,7 +38,8 @@ _CARD_FOLDERS: Final = ("card*", "card*/device", "sys/class/drm/card*/device")
 def read_host(folder: Path) -> dict[str, Reading]:
     """The facts in a folder of saved host files, sizes in bytes, exact; files it does not know are ignored.
 
-    Reads ``meminfo`` (``mem_total``, ``mem_available``), ``pages_limit`` (``ttm_limit``), ``memlock`` in
+    Reads ``meminfo`` (``mem_total``, ``mem_available``), ``pages_limit`` (``ttm_limit``, in pages of 4,096 bytes or as
+    many as ``page_size`` says), ``memlock`` in
     bytes or ``ulimit_l`` in KiB (``memlock``, a size or the word ``unlimited``) and each card's
     ``mem_info_*`` (``card_total.0``, ``card_used.0``; ``gtt_total`` and ``gtt_used``, ending in the card
     where there are several; a card's number is the kernel's). Available memory is what it was when the file
@@ -72,13 +73,22 @@ def _readings(folder: Path) -> Iterator[Reading]:
     for name in ("meminfo", "proc/meminfo"):
         if _exists(folder / name):
             yield from _meminfo(folder / name)
+    page = _page(folder)
     for fact, names, unit in _SINGLE:
         for name in names:
             if _exists(folder / name):
-                yield _single(
-                    folder / name, fact, unit, words=("unlimited", "infinity") if fact == "memlock" else ()
-                )
+                words = ("unlimited", "infinity") if fact == "memlock" else ()
+                yield _single(folder / name, fact, page if fact == "ttm_limit" else unit, words)
     yield from _cards(folder)
+
+
+def _page(folder: Path) -> int:
+    if not _exists(folder / "page_size"):
+        return PAGE
+    value = _single(folder / "page_size", "page_size", 1).value
+    if not isinstance(value, Interval) or value.low < 1 or value.low & (value.low - 1):
+        raise ReadError("page_size should be a power of two", file=str(folder / "page_size"))
+    return value.low
 
 
 def _exists(path: Path) -> bool:

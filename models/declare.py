@@ -228,7 +228,8 @@ class Require:
     from values that buy nothing; or as one that companion values are ``moved`` to meet, so that it is judged but
     bounds no search. ``guards`` names knobs that it keeps from being lowered too far: an answer
     that lowers one needs it decided. A matter of ``form`` (a multiple of 256) never counts as what binds. Where a
-    condition of ``instead`` holds, its text is the remedy; the first counts.
+    condition of ``instead`` holds, its text is the remedy; the first counts. A matter of quality that is ``gated`` is
+    one that operators hold their files to all the same.
     """
 
     name: str
@@ -245,6 +246,7 @@ class Require:
     guards: tuple[str, ...] = ()
     form: bool = False
     instead: tuple[tuple[Cond, str], ...] = ()
+    gated: bool = False
     #: The condition as a whole; one object, so that other expressions can be written with it.
     holds: Cond = field(init=False, repr=False, compare=False)
 

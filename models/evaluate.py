@@ -181,6 +181,11 @@ class Reader:
         return self._reading(OnNominal(knobs=middles(self.knobs), as_is=middles(self._inputs["as_is"]),
                                        facts=middles(self._given.facts)))
 
+    @property
+    def narrowing(self) -> Mapping[str, Interval]:
+        """What a ledger of this very shape printed for named rows; empty where it is of another one."""
+        return self._narrowing
+
     def number(self, node: Expr) -> Value:
         """The interval of ``node``, narrowed by what a ledger of this very shape printed."""
         return self._walk.number(node)

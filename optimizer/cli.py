@@ -604,6 +604,56 @@ def init_command(
     return 0
 
 
+@app.command("collect")
+def collect_command(
+    folder: Annotated[Path, typer.Argument(help="A new folder for what is found.")],
+    container: Annotated[str | None, typer.Option(
+        "--container", metavar="NAME", help="The server's container: its log, its memory limit.")] = None,
+    unit: Annotated[str | None, typer.Option(
+        "--unit", metavar="NAME", help="The server's systemd unit, of the system or the user.")] = None,
+    config: ConfigOpt = None,
+    root: Annotated[Path, typer.Option(
+        "--root", metavar="DIR", help="Another file system root, as of a mounted disk.")] = Path("/"),
+    as_json: JsonOpt = False,
+) -> int:
+    """On the host: the facts, the log and the config into one folder, without secrets, for the other commands."""
+    from measurements.collect import collect
+    from optimizer.collect import collect_json
+    from optimizer.render import show_collect
+
+    _print(collect_json(collect(folder, container=container, unit=unit, configs=config or (), root=root)), as_json,
+           show_collect)
+    return 0
+
+
+@app.command("gates")
+def gates_command(
+    site: SiteArg = None, config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None,
+    sets: SetOpt = None, facts: FactOpt = None, sessions: SessionsOpt = None, host: HostOpt = None,
+    service: ServiceOpt = None, limits: LimitOpt = None,
+    out: Annotated[Path | None, typer.Option(
+        "--out", "-o", metavar="FILE.bats", help="Write the tests here; else they are printed.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no gates file.")] = False,
+    as_json: JsonOpt = False,
+) -> int:
+    """The site's constraints as a bats file for your own repository: plain bash over your env file."""
+    from optimizer.gates import gates, gates_json, write_gates
+
+    own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits)
+    if out is not None and not out.parent.is_dir():
+        raise ReadError("cannot be written: the folder does not exist", file=str(out), kind="usage")
+    found = gates(own, Path() if out is None else out.parent)
+    if out is None and not as_json:
+        print(found.text, end="")
+        return 0
+    if out is not None:
+        write_gates(found, out, force=force)
+    from optimizer.render import show_gates
+
+    _print(gates_json(found, out), as_json, show_gates)
+    return 0
+
+
 def _error_json(kind: str, message: str, file: str | None = None, line: int | None = None,
                 missing: list[dict[str, str]] | None = None) -> dict[str, Any]:
     document: dict[str, Any] = {

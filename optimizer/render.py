@@ -1045,6 +1045,46 @@ def show_init(document: dict[str, Any]) -> None:
         console.print(f"  {_safe(line)}")
 
 
+def show_collect(document: dict[str, Any]) -> None:
+    """``collect``: each thing looked for, what became of it, and what would give the rest."""
+    console = _console()
+    table = _table("what", "state", "file", "from, and what to know")
+    for item in document["items"]:
+        mark = {"taken": "[green]taken[/]", "absent": "[dim]absent[/]", "not asked": "[dim]not asked[/]"}
+        where = _safe(item["from"]) + (f"\n[dim]{_safe(item['why'])}[/]" if item["why"] else "")
+        table.add_row(_safe(item["name"]), mark.get(item["state"], f"[yellow]{item['state']}[/]"),
+                      _safe(item["file"] or ""), where)
+    console.print(table)
+    facts = _table("fact read back", ("value", "right"))
+    for name, fact in document["facts"].items():
+        facts.add_row(name, _safe(amount(fact["value"], fact["unit"]) if isinstance(fact["value"], int)
+                                  else fact["value"]))
+    if document["facts"]:
+        console.print()
+        console.print(facts)
+    _list(console, "What would give the rest", [item["command"] for item in document["items"] if item["command"]])
+    _list(console, "To know", document["notes"])
+    console.print(f"\nwrote {_safe(document['manifest'])}, all of it without what looks like a secret")
+    for line in document["next"]:
+        console.print(f"  {_safe(line)}", soft_wrap=True)
+
+
+def show_gates(document: dict[str, Any]) -> None:
+    """``gates``: what was written, each test, and what has none."""
+    console = _console()
+    count = len(document["gates"])
+    _heading(console, document, f"{count} gates for {_safe(', '.join(document['env_files']))}")
+    console.print(f"wrote {_safe(document['file'])}\n")
+    table = _table("gate", "now", "formula")
+    for gate in document["gates"]:
+        formula = gate["formula"]
+        table.add_row(gate["name"], _MARK[gate["verdict"]],
+                      _safe(formula if len(formula) <= 150 else f"{formula[:146]} ..."))
+    console.print(table)
+    _list(console, "Not gated", [f"{item['name']}: {item['why']}" for item in document["not_gated"]])
+    _list(console, "To know", document["warnings"])
+
+
 def show_report(document: dict[str, Any]) -> None:
     """``report`` as tables: each part as its own command shows it, or why there is none."""
     console = _console()

@@ -1,0 +1,87 @@
+"""`collect` as its user meets it: what it says, and that the other commands take what it leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.measurements.test_collect import KEY, program, put, system
+from tests.optimizer.servers import HALOGEN_LOG, HALOGEN_READ, ask
+from tests.optimizer.test_imports import modules_of
+from tests.optimizer.test_schema import valid
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_from_a_host_to_an_answer(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "boot.txt", f"{HALOGEN_LOG}api key {KEY}\n")
+    program(tmp_path / "bin", "podman", f'[ "$1" = logs ] && exec cat {tmp_path}/boot.txt; echo 0')
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    own = put(tmp_path, "own/halogen.env", HALOGEN_READ.config["halogen.env"] + f"API_KEY={KEY}\n")
+    out = tmp_path / "it is here"
+    said = ask(capsys, "collect", str(out), "--container", "llm", "--config", str(own), "--json")
+    assert said.code == 0
+    valid("collect", said.document)
+    assert said.document["engine"] == "halogen"
+    assert KEY not in "".join(path.read_text(encoding="utf-8") for path in out.rglob("*") if path.is_file())
+    assert KEY not in said.out
+    words = ["--config", str(out / "halogen.env"), "--ledger", str(out / "boot.log"), "--host", str(out)]
+    assert said.document["next"][0].startswith(f"shapewright check --config '{out / 'halogen.env'}'")
+    told = ask(capsys, "check", *words, "--json")
+    assert told.code in (0, 3)
+    assert told.document["engine"]["version"] == "0.13.0"
+    plain = ask(capsys, "init", str(tmp_path / "site"), *words, "--copy")
+    assert plain.code == 0
+    assert ask(capsys, "check", str(tmp_path / "site")).code in (0, 3)
+
+
+def test_tables_say_what_the_json_says(tmp_path: Path, capsys: Capture) -> None:
+    root = system(tmp_path / "root")
+    document = ask(capsys, "collect", str(tmp_path / "a"), "--root", str(root), "--json").document
+    valid("collect", document)
+    assert document["facts"]["card_total.0"]["value"] == 34_208_743_424
+    shown = ask(capsys, "collect", str(tmp_path / "b"), "--root", str(root))
+    assert shown.code == 0
+    for item in document["items"]:
+        assert item["name"] in shown.out
+        assert item["state"] in shown.out
+    for name in document["facts"]:
+        assert name in shown.out
+
+
+def test_nothing_there_is_an_answer_too(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    (tmp_path / "root").mkdir()
+    said = ask(capsys, "collect", str(tmp_path / "out"), "--root", str(tmp_path / "root"), "--unit", "llm", "--json")
+    assert said.code == 0
+    valid("collect", said.document)
+    assert said.document["facts"] == {}
+    assert said.document["next"] == []
+
+
+@pytest.mark.parametrize("words", [
+    ["--container", "a", "--unit", "b"], ["--container", "-v"], ["--root", "/no/such/folder"],
+])
+def test_what_cannot_be_asked(words: list[str], tmp_path: Path, capsys: Capture) -> None:
+    said = ask(capsys, "collect", str(tmp_path / "out"), *words, "--json")
+    assert said.code == 2
+    valid("error", said.document)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_folder_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    put(tmp_path, "full/mine", "x")
+    said = ask(capsys, "collect", str(tmp_path / "full"))
+    assert said.code == 2
+    assert said.err == f"shapewright: {tmp_path / 'full'}: holds something already: name a new folder\n"
+
+
+def test_neither_collect_nor_gates_import_anything_heavy(tmp_path: Path) -> None:
+    heavy = {"ortools", "scipy", "pandas", "numpy", "matplotlib"}
+    (tmp_path / "root").mkdir()
+    site = Path(__file__).parents[2] / "measurements" / "sites" / "stated-pair"
+    for words in (["collect", str(tmp_path / "out"), "--root", str(tmp_path / "root")],
+                  ["gates", str(site), "--out", str(tmp_path / "g.bats")]):
+        code, names = modules_of(*words)
+        assert (code, names & heavy) == (0, set()), words
