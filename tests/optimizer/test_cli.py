@@ -33,7 +33,7 @@ from tests.optimizer.test_schema import KINDS, valid
 
 Capture = pytest.CaptureFixture[str]
 COMMANDS = ("init", "check", "ledger", "free", "solve", "why", "pareto", "plan", "propose", "report", "calibrate",
-            "sensitivity", "gates", "collect")
+            "sensitivity", "gates")
 
 
 def test_help(capsys: Capture) -> None:
