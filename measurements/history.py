@@ -1,7 +1,7 @@
 """What was predicted and what became of it: an append-only file of plain text that a person can keep in git.
 
-One record a line, as JSON with sorted keys. The ``id`` of a record is the beginning of the SHA-256 of all else in it, so
-that a line which a kill or a full disk left torn, or which somebody edited, is recognised; it stays in the file, is
+One record a line, as JSON with sorted keys. The ``id`` of a record is the beginning of the SHA-256 of all else in it,
+so that a line which a kill or a full disk left torn, or which somebody edited, is recognised; it stays in the file, is
 passed over and told. The next record then begins on a line of its own.
 
 Records are appended under an exclusive lock (``flock``) by one write at the end of the file (``O_APPEND``), and are on

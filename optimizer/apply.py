@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,9 +25,9 @@ from measurements.site import Site, Sources, knob_value
 from models.declare import EngineModel, Verdict
 from models.evaluate import Quantity
 from models.interval import Interval
-from optimizer.check import SCHEMA_VERSION, Check, check, engine_json, quantity_json, shape_json
+from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, engine_json, quantity_json, shape_json
 from optimizer.propose import changes_of, printed_by, spelling_of
-from optimizer.solve import Answer, Companion
+from optimizer.solve import Answer, Companion, ask, companions_of, moving_with
 
 #: How many predicted rows a comment carries: those that prove most.
 _IN_COMMENT = 3
@@ -75,12 +76,19 @@ def plan_of_values(site: Site, values: Mapping[str, str], *, now: datetime, comm
             raise ReadError(f"--to {name}={text} names no value that can be predicted: write a number or a choice",
                             kind="usage")
         if site.model.knobs[name].inert:
-            raise ReadError(f"--to {name}={text}: it changes no memory, so nothing can be predicted of it", kind="usage")
+            raise ReadError(f"--to {name}={text}: it changes no memory, so nothing can be predicted of it",
+                            kind="usage")
         to[name] = value
     shape = {**site.knobs, **to}
+    companions: tuple[Companion, ...] = ()
+    if set(moving_with()) & site.knobs.keys() and not set(moving_with()) & to.keys():
+        with suppress(MissingFacts):  # what is lacking for a goal is not lacking for this
+            companions = companions_of(ask(site, "context", given=values), shape)
+    for companion in companions:
+        shape[companion.knob] = companion.after
     checked = check(site, shape)
-    changes = {name: (site.knobs.get(name), value) for name, value in to.items() if site.knobs.get(name) != value}
-    return _plan(site, None, None, shape, changes, checked, (), checked.warnings, now, comment, note)
+    changes = {name: (site.knobs.get(name), value) for name, value in shape.items() if site.knobs.get(name) != value}
+    return _plan(site, None, None, shape, changes, checked, companions, checked.warnings, now, comment, note)
 
 
 def _plan(site: Site, goal: str | None, rank: int | None, shape: dict[str, int],
@@ -139,8 +147,8 @@ def prediction(plan: Plan, record: Path, files: Sequence[Mapping[str, str]]) -> 
                  for name, row in result.quantities.items()},
         "printed": list(plan.printed),
         "as_is": {name: _ends(value) for name, value in given.as_is.items()},
-        "facts": {name: {"low": value.low, "high": value.high, "unit": _unit(model, name), "source": _source(site, name)}
-                  for name, value in given.facts.items()},
+        "facts": {name: {"low": value.low, "high": value.high, "unit": _unit(model, name),
+                         "source": _source(site, name)} for name, value in given.facts.items()},
         "verdict": plan.checked.verdict.word,
         "outcomes": [outcome.word for outcome in plan.checked.outcomes] or [plan.checked.outcome.word],
         "files": [{**item, "file": _relative(item["file"], record)} for item in files],

@@ -274,7 +274,8 @@ def propose_command(
 @app.command("apply")
 def apply_command(
     site: SiteArg = None,
-    goal: Annotated[str | None, typer.Option("--goal", "-g", help="As for solve; context unless --to is given.")] = None,
+    goal: Annotated[str | None, typer.Option(
+        "--goal", "-g", help="As for solve; context unless --to is given.")] = None,
     to: Annotated[list[str] | None, typer.Option(
         "--to", metavar="KNOB=VALUE", help="This value, instead of a goal's best. Repeatable.")] = None,
     given: GivenOpt = None, at_least: AtLeastOpt = None, at_most: AtMostOpt = None, free: FreeOpt = None,
@@ -346,12 +347,11 @@ def verdict_command(
     if record is not None and not record.exists():
         raise ReadError("no such file of records: apply --write makes one", file=str(record))
     found = judge(choose(read_history(path), which), ledger)
-    kept, notes = None, ()
+    kept: tuple[str | None, tuple[str, ...]] = (None, ())
     if write:
         sealed = verdict_record(found, datetime.now(UTC))
-        notes = keep(path, sealed)
-        kept = str(sealed["id"])
-    _print(verdict_json(found, path, kept, notes), as_json, show_verdict)
+        kept = str(sealed["id"]), keep(path, sealed)
+    _print(verdict_json(found, path, *kept), as_json, show_verdict)
     return exit_code(found)
 
 

@@ -933,7 +933,7 @@ def show_verdict(document: dict[str, Any]) -> None:
     else:
         word = {True: "as predicted", False: f"predicted: it {awaited}", None: f"whether it {awaited} shows later"}
         console.print(f"\noutcome: the server {DOES[outcome['seen']]} ({word[outcome['agrees']]}): "
-                      f"{_safe(outcome['line'])} [{_safe(outcome['source'])}]".replace("[", "\\[", 1), soft_wrap=True)
+                      f"{_safe(outcome['line'])} ({_safe(outcome['source'])})", soft_wrap=True)
     table = _table("row", ("predicted", "right"), ("printed", "right"), "", "line")
     for row in document["rows"]:
         table.add_row(row["name"], _safe(_between(row["predicted"], row["unit"])),
@@ -1037,7 +1037,8 @@ def show_history(document: dict[str, Any]) -> None:
 def _told(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
     if verdict is None:
         return "[dim]none yet[/]", ""
-    mark = {"held": "[green]held[/]", "off": "[red]off[/]"}.get(verdict["status"], f"[yellow]{_safe(verdict['status'])}[/]")
+    status = _safe(verdict["status"])
+    mark = {"held": "[green]held[/]", "off": "[red]off[/]"}.get(status, f"[yellow]{status}[/]")
     seen = "" if verdict["outcome"] in (None, "serves") else f", {_safe(verdict['outcome'])}"
     parts = [f"{row['name']} {_change(row['by'], row['unit'])}" for row in verdict["off"]]
     parts += [f"{name} moved" for name in verdict["moved"]]

@@ -21,8 +21,8 @@ from models.interval import Interval
 from models.versions import UnknownEngine, UnknownVersion
 from optimizer.check import SCHEMA_VERSION
 
-#: held: every row that was printed agrees, and so does the outcome. off: a row or the outcome does not. void: the log is
-#: of another setting, so it judges nothing. open: the log prints none of the predicted rows, or was cut off.
+#: held: every row that was printed agrees, and so does the outcome. off: a row or the outcome does not. void: the log
+#: is of another setting, so it judges nothing. open: the log prints none of the predicted rows, or was cut off.
 Status = Literal["held", "off", "void", "open"]
 RowStatus = Literal["exact", "within", "off", "unprinted"]
 #: Outcomes that show at a request, long after the boot's own lines.
@@ -145,9 +145,9 @@ def judge(record: Record, log: Path) -> Judgement:
                  if name in model.knobs}
         printed = [str(name) for name in record["printed"] if name in predicted]
         outcomes = [str(word) for word in record["outcomes"]]
-    except (KeyError, TypeError, ValueError, AttributeError, ReadError, BadValue, UnknownEngine, UnknownVersion) as error:
-        raise ReadError(f"the prediction {record['id']} cannot be understood ({type(error).__name__}): it is of another "
-                        "version of shapewright, or was made by hand", kind="unreadable") from None
+    except (KeyError, TypeError, ValueError, ReadError, BadValue, UnknownEngine, UnknownVersion) as error:
+        raise ReadError(f"the prediction {record['id']} cannot be understood ({type(error).__name__}): it is of "
+                        "another version of shapewright, or was made by hand", kind="unreadable") from None
     figures = boot_figures(model, ledger, shape)
     other = (*_other_build(record, ledger), *other_settings(model, ledger, shape))
     drift = _drift(model, record, facts, figures, ledger)
@@ -167,8 +167,8 @@ def judge(record: Record, log: Path) -> Judgement:
 
 def _model(record: Record) -> EngineModel:
     engine = record["engine"]
-    container = engine["container"]
-    return build(resolve(f"{engine['name']}@{engine['version']}"), container="" if container == "unknown" else container,
+    container = "" if engine["container"] == "unknown" else engine["container"]
+    return build(resolve(f"{engine['name']}@{engine['version']}"), container=container,
                  tp=int(record["shape"].get("tp", 1)))
 
 
@@ -219,8 +219,8 @@ def _drift(model: EngineModel, record: Record, used: Mapping[str, Interval], fig
     """Every fact that the new log tells, beside the one that the prediction used."""
     found = []
     for name, now in sorted(figures.folded.items()):
-        if name == "outcome_seen":
-            continue
+        if name == "outcome_seen" or name in model.rows or name.startswith("boot_"):
+            continue  # what follows from the settings: a row, or the settings of the boot themselves
         source = ", ".join(dict.fromkeys(fact.source for full, fact in sorted(figures.facts.items())
                                          if full == name or full.rpartition(".")[0] == name))
         unit = model.facts[name].unit if name in model.facts else ""

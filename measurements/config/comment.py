@@ -15,25 +15,26 @@ from measurements.records import ConfigReading, ReadError
 
 #: How a comment of ours begins, behind its ``# ``.
 OURS: Final = "shapewright"
-_OURS_ABOVE: Final = re.compile(rf"[ \t]*# {OURS}\b[^\r\n]*\r?\n")
+_OUR_LINE: Final = re.compile(rf"^[ \t]*# {OURS} \d{{4}}-\d\d-\d\d \d\d:\d\d UTC: [^\r\n]*\r?\n", re.MULTILINE)
 _MOST_UP: Final = 400
 
 
 def comment_above(reading: ConfigReading, edit: Edit, comment: str) -> tuple[Edit, tuple[str, ...]]:
     """``edit`` with ``comment`` on a line of its own above the first changed line of every changed file.
 
-    It goes further up where a line just above would be no comment (a continued command, quoted text, a YAML block),
-    and replaces a comment of ours that stands there. Also returns the files that have no such place, left without.
-    Raises nothing.
+    It goes further up where a line just above would be no comment (a continued command, quoted text, a YAML block).
+    Comments of ours that stand in the file go: what they say is of another shape. Also returns the files that have no
+    such place, left without. Raises nothing.
     """
     texts, without = dict(edit.texts), []
     line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", " ", f"# {OURS} {comment}")
     for file, text in edit.texts.items():
-        found = _with_line(file, text, _first_change(reading.text[file], text), line, {**reading.text, **texts})
+        others = {**reading.text, **texts}
+        found = _with_line(file, text, _first_change(reading.text[file], text), line, others)
         if found is None:
             without.append(file)
         else:
-            texts[file] = found
+            texts[file] = _without_older(file, found, line, others)
     return replace(edit, texts=texts), tuple(without)
 
 
@@ -52,21 +53,26 @@ def _with_line(file: str, text: str, at: int, line: str, texts: Mapping[str, str
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         return None  # perhaps JSON, which has no comments
     wanted = _meaning(kind, file, text, texts)
+    if wanted is None:
+        return None
     start = source.line_start(at)
     for _ in range(_MOST_UP):
         head = start + text.startswith("\ufeff", start)
         indent = re.compile(r"[ \t]*").match(text, head)
         lead = indent[0] if indent else ""
-        drop = source.line_start(start - 1) if start else start
-        ours = _OURS_ABOVE.fullmatch(text, drop, start) if start else None
-        kept = text[:drop] if ours else text[:head]
-        found = kept + lead + line + source.newline(start) + text[start if ours else head:]
+        found = text[:head] + lead + line + source.newline(start) + text[head:]
         if not text.startswith("#!", start) and _meaning(kind, file, found, texts) == wanted:
             return found
         if not start:
             return None
         start = source.line_start(start - 1)
     return None
+
+
+def _without_older(file: str, text: str, line: str, texts: Mapping[str, str]) -> str:
+    kind = dialect(Source(file, text))
+    found = _OUR_LINE.sub(lambda match: match[0] if match[0].strip() == line else "", text)
+    return found if _meaning(kind, file, found, texts) == _meaning(kind, file, text, texts) else text
 
 
 def _meaning(kind: str, file: str, text: str, texts: Mapping[str, str]) -> Any:

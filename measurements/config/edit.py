@@ -135,8 +135,16 @@ def _demand_plain(before: Survey, mapped: Mapped, knob: str, setting: Setting, s
     for other in mapped.shadowed.get(knob, ()):
         same = (other.key, other.style, other.place.file) == (setting.key, setting.style, setting.place.file)
         if same and other.span != setting.span:
-            raise _RefusedError(f"{setting.key} is set twice, at {other.place} and at {setting.place}: keep one of them")
+            raise _RefusedError(f"{setting.key} is set twice, at {other.place} and at {setting.place}: keep one of "
+                                "them")
     line_start, line_end = source.line_start(start), source.line_end(end)
+    for used in before.found:
+        key = used.setting.key
+        if key == setting.key or _span(used.setting) != _span(setting):
+            continue
+        # the variable that is assigned right here may feed this knob, and nothing else
+        if re.search(rf"(?<![\w-]){re.escape(key)}[=\s:]*[\"']?$", source.text[line_start:start]) is None:
+            raise _RefusedError(f"{setting.place} also sets {key}: give each a value of its own")
     default = _DEFAULT_OF.search(source.text, line_start, start)
     if default is not None:
         name = default["name"]

@@ -1,9 +1,9 @@
 """Writing edits into the user's own files: whole or not at all, with a backup beside each.
 
 A file is replaced by renaming a finished copy over it, so that a reader, a crash or a full disk finds the old text or
-the new one and nothing between; a kill leaves at most a copy and a backup too many. Between the last comparison with what was read and the rename lies a moment in which a
-write of somebody else would be lost from the file; the backup is made from what was compared, so that it would be found
-in neither. No file system offers to close that gap.
+the new one and nothing between; a kill leaves at most a copy and a backup too many. Between the last comparison with
+what was read and the rename lies a moment in which a write of somebody else would be lost: no file system offers to
+close that gap.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def write_files(old: Mapping[str, str], new: Mapping[str, str], now: datetime) -
         for plan, copy, backup in zip(plans, copies, backups, strict=True):
             _compare(plan)
             os.replace(copy, plan.target)
-            out.files.append(WrittenFile(plan.file, plan.target, backup, digest(plan.old), digest(plan.new)))
+            out.files.append(WrittenFile(plan.file, plan.target, _beside(plan, backup), digest(plan.old),
+                                         digest(plan.new)))
         for folder in {os.path.dirname(plan.target) for plan in plans}:
             sync_folder(folder)
     except (OSError, ReadError) as error:
@@ -195,6 +196,13 @@ def _backup(plan: _Plan, now: datetime) -> str:
     return _numbered(plan, plan.old, f"{plan.target}.{_SUFFIX}-{now:%Y%m%dT%H%M%S}", ".bak")
 
 
+def _beside(plan: _Plan, backup: str) -> str:
+    """The backup's name, as the user names the file where that is the same folder."""
+    if os.path.abspath(plan.file) != plan.target:
+        return backup
+    return os.path.join(os.path.dirname(plan.file), os.path.basename(backup))
+
+
 def _put_back(done: WrittenFile) -> None:
     with open(done.backup, "rb") as stream:
         old = stream.read()
@@ -232,9 +240,9 @@ def _failed(error: OSError | ReadError, plans: list[_Plan], out: Written, copies
         with suppress(OSError):
             os.unlink(copy)
     failed = out.undo()
-    kept = {done.backup for done in out.files} if failed else set()
+    kept = {os.path.basename(done.backup) for done in out.files} if failed else set()
     for backup in backups:
-        if backup not in kept:
+        if os.path.basename(backup) not in kept:
             with suppress(OSError):
                 os.unlink(backup)
     file = error.file if isinstance(error, ReadError) and error.file else None
