@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from measurements.records import ReadError
+from models.declare import Outcome
 
 #: The file's name in a site's folder.
 NAME: Final = "shapewright-history.jsonl"
@@ -159,22 +160,25 @@ def _sound(record: Record) -> bool:
 
     if not texts(record["time"]):
         return False
+    known = {outcome.word for outcome in Outcome}
     if record["kind"] == "verdict":
-        return (texts(record["of"], record["status"], record["why"], *record["other_settings"])
-                and isinstance(record["outcome"]["seen"], str | None)
+        return (texts(record["of"], record["why"], *record["other_settings"])
+                and record["status"] in ("held", "off", "void", "open")
+                and record["outcome"]["seen"] in {None, *known}
                 and all(texts(row["name"], row["status"], row["unit"]) and ends(row["by"]) for row in record["rows"])
                 and all(texts(fact["name"]) and isinstance(fact["moved"], bool) for fact in record["facts"]))
     engine = record["engine"]
     tables = (*record["rows"].values(), *record["facts"].values())
-    return (texts(engine["name"], engine["version"], engine["container"], record["note"], record["verdict"])
-            and isinstance(record["goal"], str | None)
-            and texts(*record["printed"], *record["outcomes"], *(item["file"] for item in record["files"]))
-            and all(isinstance(value, int | str) for value in record["shape"].values())
-            and all(len(pair) == 2 and all(isinstance(value, int | str | None) for value in pair)
-                    for pair in record["changes"].values())
-            and all(len(pair) == 2 and _whole(pair[0]) and _whole(pair[1]) for pair in record["as_is"].values())
-            and all(item is not None and ends(item) and texts(item["unit"]) for item in tables)
-            and all(texts(row["basis"]) for row in record["rows"].values()))
+    return bool(texts(engine["name"], engine["version"], engine["container"], record["note"], record["verdict"])
+                 and isinstance(record["goal"], str | None)
+                 and record["outcomes"] and known.issuperset(record["outcomes"])
+                 and texts(*record["printed"], *(item["file"] for item in record["files"]))
+                 and all(isinstance(value, int | str) for value in record["shape"].values())
+                 and all(len(pair) == 2 and all(isinstance(value, int | str | None) for value in pair)
+                         for pair in record["changes"].values())
+                 and all(len(pair) == 2 and _whole(pair[0]) and _whole(pair[1]) for pair in record["as_is"].values())
+                 and all(item is not None and ends(item) and texts(item["unit"]) for item in tables)
+                 and all(texts(row["basis"]) for row in record["rows"].values()))
 
 
 def _whole(value: Any) -> bool:

@@ -42,8 +42,8 @@ def env_file(draw: st.DrawFn) -> tuple[str, str, str]:
     out = []
     for name in draw(st.permutations(KNOBS)):
         for _ in range(draw(st.integers(0, 2))):
-            out.append(draw(st.sampled_from(["#", "  # ", ";", ""])) or None)
-            out[-1] = "" if out[-1] is None else out[-1] + draw(COMMENT)
+            mark = draw(st.sampled_from(["#", "  # ", ";", ""]))
+            out.append(mark and mark + draw(COMMENT))
         quote = draw(st.sampled_from(["", "'", '"']))
         export = draw(st.sampled_from(["", "export ", "  "]))
         tail = draw(st.sampled_from(["", "  ", "\t# ", " #"]))

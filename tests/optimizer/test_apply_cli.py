@@ -305,7 +305,7 @@ def test_the_schema_is_strict(tmp_path: Path, capsys: Capture) -> None:
     validator = Draft202012Validator(schema("apply"))
     shown = applied(capsys, str(site), "--goal", "slab").document
     written = applied(capsys, str(site), "--goal", "slab", "--write").document
-    for document, change in [
+    wrong: list[tuple[dict[str, Any], dict[str, Any]]] = [
         (shown, {"written": True}), (shown, {"why_not": None}), (shown, {"extra": 1}), (shown, {"verdict": "maybe"}),
         (shown, {"goal": "fame"}), (shown, {"rank": 0}), (shown, {"edits": {"tp": 2}}),
         (shown, {"record": {"file": "x", "id": "0" * 12}}), (written, {"why_not": "x"}),
@@ -313,6 +313,7 @@ def test_the_schema_is_strict(tmp_path: Path, capsys: Capture) -> None:
         (written, {"refused": [{"knob": "tp", "why": "x"}]}), (written, {"outcomes": []}),
         (written, {"files": [{**written["files"][0], "backup": None}]}),
         (written, {"files": [{**written["files"][0], "before": "abc"}]}),
-    ]:
+    ]
+    for document, change in wrong:
         assert not validator.is_valid({**document, **change}), change
     assert not validator.is_valid({key: value for key, value in shown.items() if key != "diff"})
