@@ -170,15 +170,15 @@ def _sound(record: Record) -> bool:
     engine = record["engine"]
     tables = (*record["rows"].values(), *record["facts"].values())
     return bool(texts(engine["name"], engine["version"], engine["container"], record["note"], record["verdict"])
-                 and isinstance(record["goal"], str | None)
-                 and record["outcomes"] and known.issuperset(record["outcomes"])
-                 and texts(*record["printed"], *(item["file"] for item in record["files"]))
-                 and all(isinstance(value, int | str) for value in record["shape"].values())
-                 and all(len(pair) == 2 and all(isinstance(value, int | str | None) for value in pair)
-                         for pair in record["changes"].values())
-                 and all(len(pair) == 2 and _whole(pair[0]) and _whole(pair[1]) for pair in record["as_is"].values())
-                 and all(item is not None and ends(item) and texts(item["unit"]) for item in tables)
-                 and all(texts(row["basis"]) for row in record["rows"].values()))
+                and isinstance(record["goal"], str | None)
+                and record["outcomes"] and known.issuperset(record["outcomes"])
+                and texts(*record["printed"], *(item["file"] for item in record["files"]))
+                and all(isinstance(value, int | str) for value in record["shape"].values())
+                and all(len(pair) == 2 and all(isinstance(value, int | str | None) for value in pair)
+                        for pair in record["changes"].values())
+                and all(len(pair) == 2 and _whole(pair[0]) and _whole(pair[1]) for pair in record["as_is"].values())
+                and all(item is not None and ends(item) and texts(item["unit"]) for item in tables)
+                and all(texts(row["basis"]) for row in record["rows"].values()))
 
 
 def _whole(value: Any) -> bool:
@@ -232,12 +232,25 @@ def writing(file: Path) -> Iterator[Writer]:
             notes = _lock(file, descriptor)
             if not _is_still(file, descriptor):
                 continue  # somebody put another file in its place while this one was waited for
+            _demand_records(file, descriptor)
             if not there:
                 sync_folder(os.path.dirname(os.path.abspath(file)))
             yield Writer(file, descriptor, notes)
             return
         finally:
             os.close(descriptor)  # the lock goes with it
+
+
+#: How a record begins: keys are sorted.
+_BEGIN: Final = (b'{"as_is": ', b'{"facts": ')
+
+
+def _demand_records(file: Path, descriptor: int) -> None:
+    """Raises ReadError where a file holds something else: a record would spoil it."""
+    head = os.pread(descriptor, len(_BEGIN[0]), 0)
+    if not head or any(begin.startswith(head) for begin in _BEGIN) or read_history(file).records:
+        return
+    raise ReadError("holds something else than records: name another file with --record", file=str(file), kind="usage")
 
 
 def _is_still(file: Path, descriptor: int) -> bool:

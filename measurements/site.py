@@ -617,7 +617,7 @@ def other_settings(model: EngineModel, ledger: LedgerReading, shape: Mapping[str
                      f"{reading.place}")
     for name in ("vram_weights_mib", "vram_kv_mib"):
         row = ledger.rows.get(name.removesuffix("_mib"))
-        if shape.get(name) and row is not None and name not in ledger.knobs and "expert_vs_cache_ratio" in ledger.knobs:
+        if shape.get(name) and row is not None and name not in ledger.knobs:
             found.append(f"{name} is {shape[name]} in the prediction, the boot derived it ({row.place})")
     cards = ledger.facts.get("cards")
     if "tp" in shape and _other_cards(ledger, shape["tp"]) and cards is not None:

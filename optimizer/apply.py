@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def plan_of_values(site: Site, values: Mapping[str, str], *, now: datetime, comm
             companions = companions_of(ask(site, "context", given=values), shape)
     for companion in companions:
         shape[companion.knob] = companion.after
-    checked = check(site, shape)
+    checked = check(replace(site, removed=()), shape)  # the edit takes out what the version no longer knows
     changes = {name: (site.knobs.get(name), value) for name, value in shape.items() if site.knobs.get(name) != value}
     return _plan(site, None, None, shape, changes, checked, companions, checked.warnings, now, comment, note)
 
@@ -248,7 +248,9 @@ def why_not(plan: Plan, *, write: bool, anyway: bool) -> str | None:
     if plan.checked.verdict is not Verdict.FITS and not anyway:
         return ("the shape does not fit" if plan.checked.verdict is Verdict.DOES_NOT_FIT else
                 "the shape stands on a knife edge") + ": --anyway writes it all the same"
-    return None if write else "--write was not given"
+    if write:
+        return None
+    return "--write was not given" + ("; it would refuse what would be a guess" if plan.edit.refused else "")
 
 
 def apply_json(plan: Plan, record: Path, done: Applied | None, why: str | None) -> dict[str, Any]:

@@ -909,7 +909,8 @@ def show_apply(document: dict[str, Any]) -> None:
     if document["written"]:
         record = document["record"]
         console.print(f"prediction {record['id']} is on record in {_safe(record['file'])}", soft_wrap=True)
-        console.print("after the next boot: shapewright verdict --ledger ITS.log")
+        console.print(f"after the next boot: shapewright verdict --record {_safe(record['file'])} --ledger ITS.log",
+                      soft_wrap=True)
     else:
         console.print(f"[bold]Nothing was written:[/] {_safe(document['why_not'])}")
 
@@ -966,6 +967,9 @@ def show_verdict(document: dict[str, Any]) -> None:
         console.print(f"[bold]Nothing was written:[/] --write records it in {_safe(record['file'])}", soft_wrap=True)
     else:
         console.print(f"verdict {record['id']} is on record in {_safe(record['file'])}", soft_wrap=True)
+    if document["status"] in ("held", "off"):
+        console.print(f"to go on from this boot, name its log in the site.toml: {_safe(document['ledger'])}",
+                      soft_wrap=True)
 
 
 def _causes(console: Any, row: Mapping[str, Any]) -> None:

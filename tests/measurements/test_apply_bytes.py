@@ -343,6 +343,18 @@ def test_what_cannot_be_put_back_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     assert found == {"a.env": b"A=2\n", "a.env.shapewright-20261130T120000.bak": b"A=1\n", "b.env": b"B=1\n"}
 
 
+@pytest.mark.parametrize(("folder", "says"), [(False, "is read-only here"), (True, "a folder that cannot be written")])
+def test_what_cannot_be_written_is_told_before_anything_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                           folder: bool, says: str) -> None:
+    write = _write(tmp_path, {"a.env": "A=1\n", "b.env": "B=1\n"}, {"a.env": "A=2\n", "b.env": "B=2\n"})
+    before = listing(tmp_path)
+    locked = tmp_path if folder else tmp_path / "b.env"
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != locked)  # root may write anywhere
+    with pytest.raises(ReadError, match=says):
+        write()
+    assert listing(tmp_path) == before
+
+
 def test_names_that_are_one_file(tmp_path: Path) -> None:
     _write(tmp_path, {"a.env": "A=1\n"}, {})
     (tmp_path / "b.env").symlink_to("a.env")

@@ -170,7 +170,7 @@ def test_every_cut_is_torn_or_whole(tmp_path: Path) -> None:
 def test_what_is_no_record_is_passed_over(tmp_path: Path, line: bytes, why: str) -> None:
     file = tmp_path / "h.jsonl"
     append(file, verdict(1))
-    with file.open("ab") as stream:
+    with file.open("ab") as stream:  # behind a whole record: a file of other things is left alone
         stream.write(line + b"\n")
     append(file, verdict(2))
     found = read_history(file)
@@ -200,6 +200,15 @@ def test_places_that_cannot_be(tmp_path: Path) -> None:
     file = tmp_path / "h.jsonl"
     file.write_bytes(b"")
     assert read_history(file).records == ()
+
+
+@pytest.mark.parametrize("text", ["MY_CTX=1\n", '{"services": {}}\n', "[]", "\n", "\0"])
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "serve.env"
+    file.write_text(text)
+    with pytest.raises(ReadError, match="something else"):
+        append(file, verdict(1))
+    assert file.read_text() == text
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -20,11 +20,13 @@ from tests.optimizer.servers import (
     FUNDED,
     HALOGEN,
     HALOGEN_READ,
+    MEASURED,
     STATED,
     Said,
     Server,
     ask,
     halogen_env,
+    measured,
     pair_env,
     site_of,
     with_config,
@@ -123,6 +125,20 @@ def test_what_moves_along_moves_with_spelled_values_too(tmp_path: Path, capsys: 
     moved = {item["knob"]: item["to"] - item["from"] for item in document["companions"]}
     assert moved["ttm_min_mib"] >= 2048
     assert f"+TTM_MIN_MIB={83328 + moved['ttm_min_mib']}\n" in document["diff"]
+
+
+def test_what_a_version_no_longer_knows_goes_with_the_edit(tmp_path: Path, capsys: Capture) -> None:
+    site = site_of(tmp_path, with_config(FUNDED, {".env": FUNDED.config[".env"] + "VRAM_KV_MIB=6912\n"}))
+    said = applied(capsys, str(site), "--to", "host_pool_mib=13312", "--write")
+    assert (said.code, said.document["edits"]["vram_kv_mib"], said.document["written"]) == (0, None, True)
+    assert "VRAM_KV_MIB" not in (tmp_path / ".env").read_text(encoding="utf-8")
+
+
+def test_a_goal_on_speed(tmp_path: Path, capsys: Capture) -> None:
+    server, text = MEASURED["stated pair"]
+    document = applied(capsys, *measured(tmp_path, server, text), "--goal", "prefill", "--write").document
+    assert (document["goal"], document["written"]) == ("prefill", True)
+    assert recorded(tmp_path)[0]["goal"] == "prefill"
 
 
 @pytest.mark.parametrize(("reserve", "why"), [("17", "knife edge"), ("24", "does not fit")])

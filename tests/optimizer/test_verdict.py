@@ -86,6 +86,8 @@ def test_a_fit_that_fits(tmp_path: Path, capsys: Capture) -> None:
     assert document["outcome"]["seen"] == "serves"
     assert document["outcome"]["agrees"] is True
     assert row(document, "pool_positions")["printed"] == {"low": 524_288, "high": 524_288}
+    (rate,) = (fact["now"] for fact in document["facts"] if fact["name"] == "bytes_per_token")
+    assert rate["low"] <= 26_624 <= rate["high"] <= rate["low"] + 2
 
 
 def test_a_pool_that_was_halved(tmp_path: Path, capsys: Capture) -> None:
