@@ -960,6 +960,7 @@ def show_verdict(document: dict[str, Any]) -> None:
     if new:
         console.print("new facts: " + _safe(", ".join(f"{fact['name']} {_between(fact['now'], fact['unit'])}"
                                                       for fact in new)))
+    _list(console, "In the log itself this does not add up", document["contradictions"])
     _list(console, "The log says", document["notes"])
     record = document["record"]
     console.print()
@@ -976,8 +977,8 @@ def _causes(console: Any, row: Mapping[str, Any]) -> None:
     if row["status"] != "off":
         return
     lost = row["by"]["high"] < 0
-    parts = [f"{cause['name']} {_change(cause['by'], cause['unit'])} makes {_change(cause['effect'], row['unit'])}"
-             for cause in row["causes"]]
+    parts = [f"{cause['name']} {_change(cause['by'], cause['unit'])} alone makes "
+             f"{_change(cause['effect'], row['unit'])}" for cause in row["causes"]]
     parts += [f"{item['name']} got {_change(item['by'], row['unit'])}" if lost else
               f"{item['name']} lost {_change(item['by'], row['unit'])}" for item in row["gained"]]
     told = "; ".join(parts) or "no fact that the log tells explains it"

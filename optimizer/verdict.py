@@ -92,6 +92,7 @@ class Judgement:
     seen: Reading | None
     agrees: bool | None
     facts: tuple[Drift, ...]
+    contradictions: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -158,11 +159,13 @@ def judge(record: Record, log: Path) -> Judgement:
     seen = ledger.rows.get("outcome_seen")
     agrees = _agrees(seen, outcomes)
     status, why = _status(other, rows, agrees, seen, ledger)
-    notes = [finding.text for finding in ledger.findings]
+    told = {kind: tuple(dict.fromkeys(finding.text for finding in ledger.findings if finding.severity == kind))
+            for kind in ("contradiction", "note")}
+    notes = [*told["note"]]
     if ledger.boots > 1:
         notes.append(f"the log holds {ledger.boots} boots: the last complete one counts")
     return Judgement(record, ledger, sha, status, why, other, tuple(rows), seen, agrees, drift,
-                     tuple(dict.fromkeys(notes)))
+                     told["contradiction"], tuple(notes))
 
 
 def _model(record: Record) -> EngineModel:
@@ -331,6 +334,7 @@ def verdict_json(found: Judgement, file: Path, record_id: str | None, notes: tup
         "rows": [_row_json(row) for row in found.rows],
         "outcome": _outcome_json(found),
         "facts": [_drift_json(fact) for fact in found.facts],
+        "contradictions": list(found.contradictions),
         "notes": list(dict.fromkeys((*found.notes, *notes))),
         "record": {"file": str(file), "id": record_id},
     }

@@ -226,6 +226,11 @@ def test_what_the_arena_took(tmp_path: Path, capsys: Capture) -> None:
         assert found["by"]["low"] <= cause["effect"]["low"] <= found["by"]["high"] + 2**24
     out = ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
     assert re.search(r"claimable, -\d+\.\d\d MiB to -\d+\.\d\d MiB: activation_arena \+\d+\.\d\d MiB", out)
+    text = changed(("claimable           29.90", "claimable           28.90"))  # and nothing that would explain it
+    document = judged(capsys, site, text).document
+    assert any(told.startswith("claimable is printed as 28.90 GiB, but") for told in document["contradictions"])
+    assert row(document, "claimable")["causes"] == []
+    assert "does not add up" in ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
 
 
 def test_what_a_row_lost_another_got(tmp_path: Path, capsys: Capture) -> None:
