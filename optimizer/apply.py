@@ -205,8 +205,9 @@ class Applied:
 
 
 def carry_out(plan: Plan, record: Path) -> Applied:
-    """Writes the plan's files and its prediction: both or neither.
+    """Writes the plan's files and its prediction: both or neither, whatever fails; the records stay locked meanwhile.
 
+    Only a kill in the moment between leaves the files new (their backups beside them) and no prediction on record.
     Raises ReadError of kind ``usage`` where a value cannot be set without guessing, a file was changed since it was
     read or cannot be written, or the records cannot; it says what state the files are in.
     """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -312,6 +314,24 @@ def test_two_files_are_written_both(tmp_path: Path, capsys: Capture, monkeypatch
     assert len(applied(capsys, *words).document["files"]) == 2
     assert "MAX_SEQS=3" in (tmp_path / "a.env").read_text(encoding="utf-8")
     assert "KV_MIB=6900" in (tmp_path / "b.env").read_text(encoding="utf-8")
+
+
+def test_two_at_once_leave_one_shape_and_its_record(tmp_path: Path) -> None:
+    site = site_of(tmp_path, HALOGEN_READ)
+    code = "import sys; from optimizer.cli import run; sys.exit(run(sys.argv[1:]))"
+    processes = [subprocess.Popen([sys.executable, "-c", code, "apply", str(site), "--to", f"host_reserve_gib={value}",
+                                   "--write"], cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True) for value in (18, 19)]
+    errors = [process.communicate(timeout=60)[1] for process in processes]
+    done = [value for value, process in zip((18, 19), processes, strict=True) if process.returncode == 0]
+    assert done, errors
+    assert all("changed since it was read" in error for error in errors if error)
+    records = recorded(tmp_path)
+    assert sorted(record["shape"]["host_reserve_gib"] for record in records) == done
+    last = records[-1]["shape"]["host_reserve_gib"]
+    assert (tmp_path / "halogen.env").read_text(encoding="utf-8") == halogen_env(reserve=last)["halogen.env"]
+    assert len(list(tmp_path.glob("*.bak"))) == len(done)
+    assert not list(tmp_path.glob(".*.new"))
 
 
 def test_the_schema_is_strict(tmp_path: Path, capsys: Capture) -> None:
