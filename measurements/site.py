@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -576,6 +577,61 @@ def _allowed(spec: KnobSpec, reading: Reading) -> Interval | None:
         whole = -(-low // spec.scale) * spec.scale
         return point(whole) if whole <= high else Interval(low, high)
     return Interval(value.low * spec.scale, value.high * spec.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class BootFigures:
+    """What one boot's log says in a model's words: its facts, card by card and folded, and the rows it printed."""
+
+    facts: dict[str, FactValue]
+    folded: dict[str, Interval]
+    printed: dict[str, Interval]
+
+
+def boot_figures(model: EngineModel, ledger: LedgerReading, shape: Mapping[str, int]) -> BootFigures:
+    """The figures of a boot of ``shape``; of several cards a row is the least. Raises nothing."""
+    facts: dict[str, FactValue] = {}
+    _take(facts, model.facts, ledger.facts.values(), None)
+    facts |= _boot_facts(model, ledger, shape)
+    folded, _ = fold_cards(model.facts, {name: fact.value for name, fact in facts.items()})
+    return BootFigures(facts, folded, printed_rows(ledger))
+
+
+def other_settings(model: EngineModel, ledger: LedgerReading, shape: Mapping[str, int]) -> list[str]:
+    """Where a log names a setting that is not that of ``shape``: it is the boot of another one. Raises nothing.
+
+    A number that a log prints with few decimals is every number that prints so.
+    """
+    found = []
+    asked = {finding.text.partition(" and is ")[0] for finding in ledger.findings if finding.severity == "note"}
+    for name, reading in ledger.knobs.items():
+        spec = model.knobs.get(name)
+        if spec is None or spec.kind == "text" or spec.inert or name not in shape:
+            continue
+        value, allowed = shape[name], _allowed(spec, reading)
+        if allowed is None or value in allowed or f"{name} was asked as {spec.show(value)}" in asked:
+            continue
+        if isinstance(reading.value, str) and _prints_as(spec.write(value), reading.value):
+            continue
+        found.append(f"{name} is {spec.show(value)} in the prediction, {reading.printed or spec.show(allowed.low)} at "
+                     f"{reading.place}")
+    for name in ("vram_weights_mib", "vram_kv_mib"):
+        row = ledger.rows.get(name.removesuffix("_mib"))
+        if shape.get(name) and row is not None and name not in ledger.knobs:
+            found.append(f"{name} is {shape[name]} in the prediction, the boot derived it ({row.place})")
+    cards = ledger.facts.get("cards")
+    if "tp" in shape and _other_cards(ledger, shape["tp"]) and cards is not None:
+        found.append(f"tp is {shape['tp']} in the prediction, the log is of {cards.printed} cards at {cards.place}")
+    return found
+
+
+def _prints_as(written: str, printed: str) -> bool:
+    """Whether a plain decimal prints as another one with fewer decimals, rounded or cut."""
+    if not (re.fullmatch(r"\d+\.\d+", printed) and re.fullmatch(r"\d+(\.\d+)?", written)):
+        return False
+    step = Decimal(1).scaleb(-len(printed.partition(".")[2]))
+    return any(Decimal(written).quantize(step, rounding) == Decimal(printed)
+               for rounding in (ROUND_HALF_EVEN, ROUND_HALF_UP, ROUND_DOWN))
 
 
 def _boot_facts(

@@ -77,6 +77,9 @@ AtLeastOpt = Annotated[list[str] | None, typer.Option(
 AtMostOpt = Annotated[list[str] | None, typer.Option(
     "--at-most", metavar="Q=VALUE", help="A knob or quantity must be at most this.")]
 FreeOpt = Annotated[list[str] | None, typer.Option("--free", metavar="KNOB", help="Let a knob move.")]
+WriteOpt = Annotated[bool, typer.Option("--write", help="Write it; without this nothing is touched.")]
+RecordOpt = Annotated[Path | None, typer.Option(
+    "--record", metavar="FILE", help="The file of predictions and verdicts. Else beside the site.toml.")]
 RankOpt = Annotated[int, typer.Option("--rank", min=1, max=100, help="Which ranked shape to edit in.")]
 TopOpt = Annotated[int, typer.Option("--top", min=1, max=100, help="How many shapes.")]
 
@@ -310,6 +313,116 @@ def plan_command(
     found = plan(own, target)
     _print(plan_json(found), as_json, show_plan)
     return 0 if found.status in ("planned", "two_knobs") else 3
+
+
+@app.command("apply")
+def apply_command(
+    site: SiteArg = None,
+    goal: Annotated[str | None, typer.Option(
+        "--goal", "-g", help="As for solve; context unless --to is given.")] = None,
+    to: Annotated[list[str] | None, typer.Option(
+        "--to", metavar="KNOB=VALUE", help="This value, instead of a goal's best. Repeatable.")] = None,
+    given: GivenOpt = None, at_least: AtLeastOpt = None, at_most: AtMostOpt = None, free: FreeOpt = None,
+    top: TopOpt = 5, rank: RankOpt = 1, config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None,
+    sets: SetOpt = None, facts: FactOpt = None, sessions: SessionsOpt = None, host: HostOpt = None,
+    service: ServiceOpt = None, limits: LimitOpt = None, points: PointsOpt = None, prompt_tokens: PromptOpt = None,
+    answer_tokens: AnswerOpt = 512, streams: StreamsOpt = None, corpus: CorpusOpt = None,
+    confidence: ConfidenceOpt = 0.5, extrapolate: BeyondOpt = False, weight: WeightOpt = None, order: OrderOpt = None,
+    write: WriteOpt = False,
+    comment: Annotated[bool, typer.Option(
+        "--comment", help="Put what is predicted above the value, as a comment.")] = False,
+    anyway: Annotated[bool, typer.Option(
+        "--anyway", help="Write a shape too that does not surely fit.")] = False,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What to remember, for the record.")] = "",
+    record: RecordOpt = None, as_json: JsonOpt = False,
+) -> int:
+    """Set a shape in your own files and record what the next boot must print; without --write, show it only."""
+    from datetime import UTC, datetime
+
+    from optimizer.apply import apply_json, carry_out, plan_of_answer, plan_of_values, record_file, why_not
+    from optimizer.render import show_apply
+
+    if to and (goal is not None or given or at_least or at_most or free or order):
+        raise ReadError("--to says the values itself: leave out --goal and what goes with it", kind="usage")
+    sources = _sources(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    own = load(sources)
+    now = datetime.now(UTC)
+    if to:
+        plan = plan_of_values(own, spelled(to), now=now, comment=comment, note=note)
+    else:
+        from optimizer.documents import solve_json
+        from optimizer.render import show_solve
+        from optimizer.solve import demand_law, solve
+
+        load_asked = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
+        question = _question(own, goal or "context", given, at_least, at_most, free, max(top, rank), load_asked, order)
+        demand_law(question)
+        answer = solve(question)
+        if answer.status == "infeasible":
+            _print(solve_json(answer), as_json, show_solve)
+            return 3
+        plan = plan_of_answer(answer, rank, now=now, comment=comment, note=note)
+    path = record_file(sources, record)
+    why = why_not(plan, write=write, anyway=anyway)
+    done = carry_out(plan, path) if why is None else None
+    _print(apply_json(plan, path, done, why), as_json, show_apply)
+    return 0 if plan.checked.verdict is Verdict.FITS else 3
+
+
+@app.command("verdict")
+def verdict_command(
+    site: SiteArg = None,
+    ledger: Annotated[Path | None, typer.Option("--ledger", "-l", help="The log of the boot after the change.")] = None,
+    config: ConfigOpt = None, record: RecordOpt = None,
+    which: Annotated[str | None, typer.Option(
+        "--id", metavar="ID", help="Of the prediction; else the newest without a verdict.")] = None,
+    write: WriteOpt = False, as_json: JsonOpt = False,
+) -> int:
+    """Did the boot print what was predicted? Row by row, and what took what is missing; --write records it."""
+    from datetime import UTC, datetime
+
+    from measurements.history import read_history
+    from optimizer.render import show_verdict
+    from optimizer.verdict import choose, exit_code, judge, keep, verdict_json, verdict_record
+
+    path = _record_file(site, config, record)
+    if ledger is None:
+        raise ReadError("give the log of the boot after the change: --ledger FILE", kind="usage")
+    if record is not None and not record.exists():
+        raise ReadError("no such file of records: apply --write makes one", file=str(record))
+    found = judge(choose(read_history(path), which), ledger)
+    kept: tuple[str | None, tuple[str, ...]] = (None, ())
+    if write:
+        sealed = verdict_record(found, datetime.now(UTC))
+        kept = str(sealed["id"]), keep(path, sealed)
+    _print(verdict_json(found, path, *kept), as_json, show_verdict)
+    return exit_code(found)
+
+
+@app.command("history")
+def history_command(
+    site: SiteArg = None, config: ConfigOpt = None, record: RecordOpt = None, as_json: JsonOpt = False,
+) -> int:
+    """What was predicted, and what became of it."""
+    from measurements.history import read_history
+    from optimizer.history import history_json
+    from optimizer.render import show_history
+
+    path = _record_file(site, config, record)
+    if record is not None and not record.exists():
+        raise ReadError("no such file of records: apply --write makes one", file=str(record))
+    _print(history_json(read_history(path)), as_json, show_history)
+    return 0
+
+
+def _record_file(site: Path | None, config: list[Path] | None, record: Path | None) -> Path:
+    """Where the records of a site stand; its other files need not be there."""
+    from optimizer.apply import record_file
+
+    if record is not None:
+        return record
+    sources = read_site(site) if site is not None else Sources()
+    return record_file(replace(sources, config=tuple(config) if config else sources.config), None)
 
 
 @app.command("pareto")

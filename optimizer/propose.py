@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from measurements.config.edit import edit, unified_diff
 from measurements.records import ReadError
-from models.evaluate import Reader
+from measurements.site import Site
+from models.declare import EngineModel
+from models.evaluate import Quantity, Reader
 from optimizer.check import quantity_json
 from optimizer.documents import solve_json
 from optimizer.solve import Answer, Ranked
@@ -35,18 +38,33 @@ def propose(answer: Answer, rank: int = 1) -> Proposal:
     if not 1 <= rank <= len(answer.shapes):
         raise ReadError(f"there is no rank {rank}: the answer has {len(answer.shapes)} shapes", kind="usage")
     ranked = answer.shapes[rank - 1]
-    model = site.model
-    stated = {name: value for name, value in site.filed.items() if name in site.mapped.knobs}
-    changes: dict[str, str | None] = {}
-    for name, value in ranked.shape.items():
-        moved = name in ranked.changes or (name in site.sources.sets and stated.get(name) != value)
-        if moved and stated.get(name) != value:
-            changes[name] = model.knobs[name].write(value)
-    for gone, _ in site.removed:
-        changes[gone.name] = None
-    spelling = {name.lower(): name.upper() for name in model.names()}
-    done = edit(site.config, site.mapped, changes, spelling=spelling)
+    changes = changes_of(site, ranked.shape, ranked.changes)
+    done = edit(site.config, site.mapped, changes, spelling=spelling_of(site.model))
     return Proposal(answer, ranked, changes, unified_diff(site.config, done), done.refused)
+
+
+def changes_of(site: Site, shape: Mapping[str, int], moved: Collection[str]) -> dict[str, str | None]:
+    """The new text of each knob whose value the files do not state already, None for one that has to go.
+
+    ``moved`` are the knobs that the answer moves; what was set on top of the files goes into them too.
+    """
+    stated = {name: value for name, value in site.filed.items() if name in site.mapped.knobs}
+    changes: dict[str, str | None] = {
+        name: site.model.knobs[name].write(value) for name, value in shape.items()
+        if (name in moved or name in site.sources.sets) and stated.get(name) != value
+    }
+    return changes | {gone.name: None for gone, _ in site.removed}
+
+
+def spelling_of(model: EngineModel) -> dict[str, str]:
+    """How a file of settings spells each knob that it does not hold yet."""
+    return {name.lower(): name.upper() for name in model.names()}
+
+
+def printed_by(site: Site, shape: Mapping[str, int], rows: Mapping[str, Quantity]) -> list[str]:
+    """The rows that a boot of ``shape`` prints, those that prove most first."""
+    reader = Reader(site.model, site.given, shape)
+    return [name for name, when in site.model.prints if name in rows and reader.condition(when) is True]
 
 
 def propose_json(proposal: Proposal) -> dict[str, Any]:
@@ -57,8 +75,7 @@ def propose_json(proposal: Proposal) -> dict[str, Any]:
     answer, ranked = proposal.answer, proposal.ranked
     site = answer.question.site
     rows = ranked.checked.evaluation.quantities
-    reader = Reader(site.model, site.given, ranked.shape)
-    printed = [name for name, when in site.model.prints if name in rows and reader.condition(when) is True]
+    printed = printed_by(site, ranked.shape, rows)
     document = solve_json(answer)
     document |= {
         "rank": ranked.rank,

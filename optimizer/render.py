@@ -1008,6 +1008,177 @@ def _no_plan(console: Any, document: Mapping[str, Any]) -> None:
     _list(console, "To know", document["warnings"])
 
 
+def show_apply(document: dict[str, Any]) -> None:
+    """``apply``: the diff, what the next boot must print, and what was written where."""
+    console = _console()
+    asked = f"rank {document['rank']} for [bold]{document['goal']}[/]" if document["goal"] else "as spelled"
+    _heading(console, document, f"{asked}: {_safe(changes_of(document['changes']).replace(chr(10), ', '))}")
+    if document["verdict"] != "fits":
+        does = " or ".join(DOES[outcome] for outcome in document["outcomes"])
+        console.print(f"{_MARK[document['verdict']]}: the server {does}")
+    if document["diff"]:
+        console.print()
+        console.print(_safe(document["diff"]), end="", soft_wrap=True)
+    elif not document["refused"]:
+        console.print("\nNothing to change: the files already have this shape.")
+    for item in document["refused"]:
+        value = document["edits"][item["knob"]]
+        todo = f"set {item['knob']} to {value}" if value is not None else f"remove {item['knob']}"
+        console.print(f"\n[yellow]Not set, for it would be a guess:[/] {_safe(todo)} ({_safe(item['why'])})",
+                      soft_wrap=True)
+    for item in document["companions"]:
+        console.print(f"\n{item['knob']} moves along, {item['from']:,} -> {item['to']:,}: {_safe(item['why'])}")
+    if document["predicted"]:
+        console.print("\n[bold]The next boot must print[/]")
+        console.print(_ledger_table(document["predicted"]))
+    _list(console, "To know", dict.fromkeys([*document["notes"], *document["warnings"]]))
+    console.print()
+    for item in document["files"] if document["written"] else ():
+        console.print(f"wrote {_safe(item['file'])}; as it was: {_safe(item['backup'])}", soft_wrap=True)
+    if document["written"]:
+        record = document["record"]
+        console.print(f"prediction {record['id']} is on record in {_safe(record['file'])}", soft_wrap=True)
+        console.print(f"after the next boot: shapewright verdict --record {_safe(record['file'])} --ledger ITS.log",
+                      soft_wrap=True)
+    else:
+        console.print(f"[bold]Nothing was written:[/] {_safe(document['why_not'])}")
+
+
+def show_verdict(document: dict[str, Any]) -> None:
+    """``verdict``: what does not belong first, then each row, the outcome, and the facts that moved."""
+    console = _console()
+    mark = {"held": "[green]held[/]", "off": "[red]did not hold[/]", "void": "[yellow]void[/]",
+            "open": "[yellow]open[/]"}[document["status"]]
+    engine, made = document["engine"], document["prediction"]
+    console.print(f"[bold]{engine['name']} {engine['version']}[/], prediction {made['id']} of {_moment(made['time'])}"
+                  f" ({_safe(changes_of(made['changes']).replace(chr(10), ', '))}): {mark}, {_safe(document['why'])}",
+                  soft_wrap=True)
+    if made["note"]:
+        console.print(f"note: {_safe(made['note'])}")
+    _list(console, "Of another setting; compared all the same, but it proves nothing", document["other_settings"])
+    outcome = document["outcome"]
+    awaited = " or ".join(DOES[word] for word in outcome["predicted"])
+    if outcome["seen"] is None:
+        console.print(f"\noutcome: the log does not tell whether the server {awaited}")
+    else:
+        word = {True: "as predicted", False: f"predicted: it {awaited}", None: f"whether it {awaited} shows later"}
+        console.print(f"\noutcome: the server {DOES[outcome['seen']]} ({word[outcome['agrees']]}): "
+                      f"{_safe(outcome['line'])} ({_safe(outcome['source'])})", soft_wrap=True)
+    table = _table("row", ("predicted", "right"), ("printed", "right"), "", "line")
+    for row in document["rows"]:
+        table.add_row(row["name"], _safe(_between(row["predicted"], row["unit"])),
+                      "" if row["printed"] is None else _safe(_as_printed(row)), _row_verdict(row),
+                      _safe(_line_of(row["source"])))
+    console.print()
+    console.print(table)
+    for row in document["rows"]:
+        _causes(console, row)
+    moved = [fact for fact in document["facts"] if fact["moved"]]
+    same = [fact["name"] for fact in document["facts"] if fact["was"] is not None and not fact["moved"]]
+    new = [fact for fact in document["facts"] if fact["was"] is None]
+    if moved:
+        console.print("\n[bold]Facts that moved since the prediction[/]")
+        table = _table("fact", ("was", "right"), ("is", "right"), ("by", "right"), "line")
+        for fact in moved:
+            table.add_row(fact["name"], _safe(_between(fact["was"], fact["unit"])),
+                          _safe(_between(fact["now"], fact["unit"])), _safe(_change(fact["by"], fact["unit"])),
+                          _safe(_line_of(fact["source"])))
+        console.print(table)
+    if same:
+        console.print(f"\nfacts as they were: {', '.join(same)}")
+    if new:
+        console.print("new facts: " + _safe(", ".join(f"{fact['name']} {_between(fact['now'], fact['unit'])}"
+                                                      for fact in new)))
+    _list(console, "In the log itself this does not add up", document["contradictions"])
+    _list(console, "The log says", document["notes"])
+    record = document["record"]
+    console.print()
+    if record["id"] is None:
+        console.print(f"[bold]Nothing was written:[/] --write records it in {_safe(record['file'])}", soft_wrap=True)
+    else:
+        console.print(f"verdict {record['id']} is on record in {_safe(record['file'])}", soft_wrap=True)
+    if document["status"] in ("held", "off"):
+        console.print(f"to go on from this boot, name its log in the site.toml: {_safe(document['ledger'])}",
+                      soft_wrap=True)
+
+
+def _causes(console: Any, row: Mapping[str, Any]) -> None:
+    if row["status"] != "off":
+        return
+    lost = row["by"]["high"] < 0
+    parts = [f"{cause['name']} {_change(cause['by'], cause['unit'])} alone makes "
+             f"{_change(cause['effect'], row['unit'])}" for cause in row["causes"]]
+    parts += [f"{item['name']} got {_change(item['by'], row['unit'])}" if lost else
+              f"{item['name']} lost {_change(item['by'], row['unit'])}" for item in row["gained"]]
+    told = "; ".join(parts) or "no fact that the log tells explains it"
+    console.print(f"  {row['name']}, {_change(row['by'], row['unit'])}: {_safe(told)}", soft_wrap=True)
+
+
+def _row_verdict(row: Mapping[str, Any]) -> str:
+    if row["status"] == "off":
+        return f"[red]off by {_safe(_change(row['by'], row['unit']))}[/]"
+    return {"exact": "[green]exact[/]", "within": "[green]within what is printed[/]",
+            "unprinted": "[dim]not printed[/]"}[row["status"]]
+
+
+def _between(ends: Mapping[str, int], unit: str) -> str:
+    return span(ends["low"], ends["high"], unit)
+
+
+def _as_printed(row: Mapping[str, Any]) -> str:
+    ends = row["printed"]
+    return _between(ends, row["unit"]) if ends["low"] == ends["high"] or not row["text"] else str(row["text"])
+
+
+def _change(ends: Mapping[str, int], unit: str) -> str:
+    """A difference with its sign; an interval by its ends."""
+    if ends["low"] == ends["high"]:
+        return signed(ends["low"], unit)
+    return f"{signed(ends['low'], unit)} to {signed(ends['high'], unit)}"
+
+
+def _line_of(source: str | None) -> str:
+    """The line of a place in the one log there is."""
+    return "" if source is None else f"line {source.rpartition(':')[2]}"
+
+
+def _moment(time: str) -> str:
+    return f"{time[:10]} {time[11:16]} UTC"
+
+
+def show_history(document: dict[str, Any]) -> None:
+    """``history``: each prediction with its verdicts."""
+    console = _console()
+    if not document["predictions"]:
+        console.print(f"No prediction is on record in {_safe(document['file'])}: apply --write records one.",
+                      soft_wrap=True)
+    else:
+        table = _table("prediction", "made", "for", "change", "verdict", "off, and what moved")
+        for item in document["predictions"]:
+            asked = f"{item['goal'] or 'as spelled'}{chr(10) + item['note'] if item['note'] else ''}"
+            first, *more = item["verdicts"] or [None]
+            table.add_row(item["id"], _moment(item["time"]), _safe(asked), _safe(changes_of(item["changes"])),
+                          *_told(first))
+            for verdict in more:
+                table.add_row("", "", "", "", *_told(verdict))
+        console.print(table)
+    _list(console, "Verdicts on predictions that are not here",
+          [f"{item['id']} of {item['of']}: {item['status']}" for item in document["orphans"]])
+    _list(console, "Lines that were passed over",
+          [f"line {item['line']}: {item['why']}" for item in document["skipped"]])
+
+
+def _told(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
+    if verdict is None:
+        return "[dim]none yet[/]", ""
+    status = _safe(verdict["status"])
+    mark = {"held": "[green]held[/]", "off": "[red]off[/]"}.get(status, f"[yellow]{status}[/]")
+    seen = "" if verdict["outcome"] in (None, "serves") else f", {_safe(verdict['outcome'])}"
+    parts = [f"{row['name']} {_change(row['by'], row['unit'])}" for row in verdict["off"]]
+    parts += [f"{name} moved" for name in verdict["moved"]]
+    return f"{mark}{seen}, {_moment(verdict['time'])}", _safe("; ".join(parts))
+
+
 def show_ledger(document: dict[str, Any]) -> None:
     """``ledger``: facts, rows and knobs with their lines, and what does not add up."""
     console = _console()

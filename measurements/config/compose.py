@@ -77,7 +77,7 @@ class _Service:
                 optional = text_of(get(item, "required")).lower() == "false"
                 read_beside(self.source, self._expand(trace(self.source, path)).value,
                             self.source.line(path.start_mark.index), self.survey, self.inside, self.scope,
-                            optional=optional)
+                            reader="compose", optional=optional)
 
     def _env_list(self, node: SequenceNode) -> None:
         items = list(scalars(node))

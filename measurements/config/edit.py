@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from measurements.config.file import ODD
 from measurements.config.found import Found, Survey
 from measurements.config.mapping import Mapped
 from measurements.config.read import again
@@ -16,6 +17,8 @@ from measurements.config.trace import Stretch
 from measurements.records import ConfigReading, Setting
 
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9_.:/\-]+")
+#: What stands before the default of an expansion: ``${NAME:-``.
+_DEFAULT_OF: Final = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*):?[-=][\"']?$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,14 @@ class _Splice:
 
 
 def edit(reading: ConfigReading, mapped: Mapped, changes: Mapping[str, str | None], *,
-         spelling: Mapping[str, str]) -> Edit:
+         spelling: Mapping[str, str], strict: bool = False) -> Edit:
     """Change the knobs of ``mapped`` in the files of ``reading``: a new value each, or None to remove it.
 
     A knob that is set is changed where its value stands. One that is not is added behind the last knob that
     is, in the same style: as its flag, or as the file's prefix and its UPPER_SNAKE name in ``spelling``. Each
-    change is read again, and refused unless it gave exactly that change. Raises nothing.
+    change is read again, and refused unless it gave exactly that change. ``strict`` also refuses what is right only
+    if nothing else decides when the server starts: a key set twice in one file, the default of a ``${NAME:-1}``, and
+    quotes or a comment beside a value in a file whose reader takes them literally. Raises nothing.
     """
     before = again(reading.text)
     gone = {knob for knob, value in changes.items() if value is None}
@@ -55,7 +60,7 @@ def edit(reading: ConfigReading, mapped: Mapped, changes: Mapping[str, str | Non
     for knob, value in changes.items():
         try:
             splices = accepted + (_remove(before, mapped, knob) if value is None else
-                                  _set(before, mapped, knob, value, spelling, gone))
+                                  _set(before, mapped, knob, value, spelling, gone, strict))
             _check(before, splices, reading.text, mapped)
         except _RefusedError as why:
             refused.append((knob, str(why)))
@@ -67,8 +72,8 @@ def edit(reading: ConfigReading, mapped: Mapped, changes: Mapping[str, str | Non
 
 def unified_diff(reading: ConfigReading, edit: Edit) -> str:
     """``edit`` as a unified diff with the user's own file names, secrets in it replaced by ``<secret>``."""
-    old = _without_secrets(reading.text)
-    new = _without_secrets({**reading.text, **edit.texts})
+    old = _shown(reading.text)
+    new = _shown({**reading.text, **edit.texts})
     out = list[str]()
     for file in edit.texts:
         out += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -82,6 +87,10 @@ def _lines(text: str) -> list[str]:
     return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
+def _shown(texts: Mapping[str, str]) -> dict[str, str]:
+    return {file: ODD.sub("\ufffd", text) for file, text in _without_secrets(texts).items()}
+
+
 def _without_secrets(texts: Mapping[str, str]) -> dict[str, str]:
     out = dict(texts)
     # Behind the last stretch first, so that the offsets of the others stay true.
@@ -93,7 +102,7 @@ def _without_secrets(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _set(before: Survey, mapped: Mapped, knob: str, value: str, spelling: Mapping[str, str],
-         gone: set[str]) -> list[_Splice]:
+         gone: set[str], strict: bool) -> list[_Splice]:
     if _SIMPLE.fullmatch(value) is None:
         raise _RefusedError("the new value would need quotes: write it by hand")
     setting = mapped.knobs.get(knob)
@@ -102,18 +111,53 @@ def _set(before: Survey, mapped: Mapped, knob: str, value: str, spelling: Mappin
     if setting.value == value:
         return []
     if setting.secret:
-        raise _RefusedError(f"{setting.key} at {setting.place} holds a secret")
+        raise _RefusedError(f"{setting.key} at {setting.place} holds a secret: keep the value in a setting of its own")
     if setting.value is None:
-        raise _RefusedError(f"{setting.key} at {setting.place} is a flag without a value")
+        raise _RefusedError(f"{setting.key} at {setting.place} is a flag without a value: write one behind it")
     if setting.span is None:
-        raise _RefusedError(f"the value of {setting.key} at {setting.place} is put together from other text")
+        raise _RefusedError(f"the value of {setting.key} at {setting.place} is put together from other text: "
+                            "write it out there")
     found = _find(before, setting)
     for other in before.found:
         if _span(other.setting) == _span(setting) and not _only_feeds(other.setting, setting, mapped, knob):
             raise _RefusedError(f"{setting.place} also sets {other.setting.key}"
-                                + (f" of {other.setting.scope}" if other.setting.scope else ""))
+                                + (f" of {other.setting.scope}" if other.setting.scope else "")
+                                + ": give each a value of its own")
     stretch = Stretch(before.sources[setting.place.file], *setting.span)
+    if strict:
+        _demand_plain(before, mapped, knob, setting, stretch)
     return [_Splice(stretch, found.write(value), value)]
+
+
+def _demand_plain(before: Survey, mapped: Mapped, knob: str, setting: Setting, stretch: Stretch) -> None:
+    """Raises _RefusedError where what the server gets hangs on more than the characters of the value."""
+    source, start, end = stretch
+    for other in mapped.shadowed.get(knob, ()):
+        same = (other.key, other.style, other.place.file) == (setting.key, setting.style, setting.place.file)
+        if same and other.span != setting.span:
+            raise _RefusedError(f"{setting.key} is set twice, at {other.place} and at {setting.place}: keep one of "
+                                "them")
+    line_start, line_end = source.line_start(start), source.line_end(end)
+    for used in before.found:
+        key = used.setting.key
+        if key == setting.key or _span(used.setting) != _span(setting):
+            continue
+        # the variable that is assigned right here may feed this knob, and nothing else
+        if re.search(rf"(?<![\w-]){re.escape(key)}[=\s:]*[\"']?$", source.text[line_start:start]) is None:
+            raise _RefusedError(f"{setting.place} also sets {key}: give each a value of its own")
+    default = _DEFAULT_OF.search(source.text, line_start, start)
+    if default is not None:
+        name = default["name"]
+        raise _RefusedError(f"{setting.place} is the default of ${{{name}}}: what {name} holds when the server starts "
+                            f"counts before it; write the value plainly, or set {name}")
+    readers = before.readers.get(source.file, set())
+    quoted = source.text[start - 1:start] in ("'", '"') and start > line_start
+    tail = source.text[end + quoted:line_end].strip()
+    for reader in sorted(readers):
+        if (reader == "docker run --env-file" and (quoted or tail)) or (reader == "systemd" and tail):
+            what = "quotes" if quoted and not tail else "a comment behind the value"
+            raise _RefusedError(f"{setting.place} has {what}, which {reader} takes for a part of it: "
+                                f"write {setting.key}={setting.value} and nothing more on the line")
 
 
 def _only_feeds(other: Setting, setting: Setting, mapped: Mapped, knob: str) -> bool:
@@ -144,7 +188,7 @@ def _remove(before: Survey, mapped: Mapped, knob: str) -> list[_Splice]:
     for setting in (*mapped.shadowed.get(knob, ()), *([winner] if winner is not None else ())):
         whole = _find(before, setting).whole
         if whole is None:
-            raise _RefusedError(f"{setting.key} at {setting.place} does not stand on its own")
+            raise _RefusedError(f"{setting.key} at {setting.place} does not stand on its own: remove it by hand")
         splices.append(_Splice(whole, ""))
     return splices
 

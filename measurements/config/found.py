@@ -7,12 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from measurements.config.file import ODD
 from measurements.config.secrets import SECRET, is_secret_key, is_secret_value, redact
 from measurements.config.trace import Source, Stretch, Traced
 from measurements.records import Place, ReadError, Setting
 
 _MOST_SETTINGS: Final = 100_000
 _MOST_WARNINGS: Final = 100
+
+
+#: Who reads an env file that another file names: they differ in quotes and comments.
+EnvReader = Literal["a shell", "docker run --env-file", "systemd", "compose"]
 
 
 def as_is(value: str) -> str:
@@ -41,8 +46,8 @@ class Survey:
     """Everything found so far. ``fetch`` gives the text of a file that another names, None if it has none.
 
     ``hidden`` are the stretches that hold secrets; ``images`` carry the scope they belong to; ``included``
-    names the files whose settings were read because another names them; ``here`` is where text stands whose
-    characters cannot be placed one by one.
+    names the files whose settings were read because another names them, ``readers`` who reads each of these when the
+    server starts; ``here`` is where text stands whose characters cannot be placed one by one.
     """
 
     fetch: Callable[[str], str | None]
@@ -52,6 +57,7 @@ class Survey:
     hidden: list[Stretch] = field(default_factory=list)
     sources: dict[str, Source] = field(default_factory=dict)
     included: set[str] = field(default_factory=set)
+    readers: dict[str, set[EnvReader]] = field(default_factory=dict)
     here: Place | None = None
 
     def know(self, source: Source) -> None:
@@ -61,7 +67,7 @@ class Survey:
     def warn(self, place: Place, text: str) -> None:
         """Note what the user should know about ``place``."""
         if len(self.warnings) < _MOST_WARNINGS:
-            self.warnings[f"{place}: {redact(text)}"] = None
+            self.warnings[ODD.sub("\ufffd", f"{place}: {redact(text)}")] = None
         else:
             self.warnings["there are more warnings than these"] = None
 

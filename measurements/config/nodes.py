@@ -10,6 +10,7 @@ from typing import Final
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from measurements.config.file import ODD
 from measurements.config.flags import Joint
 from measurements.config.found import as_is
 from measurements.config.trace import Piece, Source, Stretch, Traced
@@ -30,7 +31,8 @@ def documents(source: Source) -> list[Node]:
     if len(source.text) > _MOST_CHARACTERS:
         raise ReadError("larger than 1 MiB: give only the part that configures the server", file=source.file)
     try:
-        return [node for node in yaml.compose_all(source.text, yaml.SafeLoader) if node is not None]
+        plain = ODD.sub("\ufffd", source.text)  # one character for one: every place stays true
+        return [node for node in yaml.compose_all(plain, yaml.SafeLoader) if node is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ReadError("not valid YAML here: check the indentation, the quotes and the colons",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from measurements.config.detect import dialect
 from measurements.config.env import read_env
-from measurements.config.file import load, load_if_there
+from measurements.config.file import ODD, load, load_if_there, not_text
 from measurements.config.found import Survey
 from measurements.config.shell import read_shell
 from measurements.config.systemd import read_systemd
@@ -31,11 +31,23 @@ def read_config(paths: Sequence[Path]) -> ConfigReading:
                         kind="usage")
     names = dict.fromkeys(str(path) for path in paths)
     found = _survey((Source(name, load(name)) for name in names), load_if_there, _read_strictly)
+    _demand_text(found)
     return ConfigReading(
         tuple(item.setting for item in found.found),
         {name: source.text for name, source in found.sources.items()},
         tuple((image, place) for image, place, _ in found.images),
         tuple(found.warnings))
+
+
+def _demand_text(found: Survey) -> None:
+    """Raises ReadError where bytes that are not UTF-8 would count for more than a comment."""
+    for item in found.found:
+        setting = item.setting
+        if ODD.search(f"{setting.key} {setting.value or ''} {setting.scope}"):
+            raise not_text(setting.place.file, setting.place.line)
+    for image, place, scope in found.images:
+        if ODD.search(f"{image} {scope}"):
+            raise not_text(place.file, place.line)
 
 
 def again(texts: Mapping[str, str]) -> Survey:

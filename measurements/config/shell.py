@@ -10,7 +10,7 @@ from typing import Final
 from measurements.config.detect import dialect
 from measurements.config.env import read_env
 from measurements.config.flags import Joint, Spaced, find_flags, has_long_flag, is_flag
-from measurements.config.found import Found, Survey
+from measurements.config.found import EnvReader, Found, Survey
 from measurements.config.secrets import redact
 from measurements.config.trace import Source, Stretch, Traced
 from measurements.config.words import Array, Lexer, Operator, Variables, Word, assignment
@@ -136,16 +136,15 @@ def _add_variable(script: _Script, name: str, value: Traced, scope: str) -> None
 
 def _include(script: _Script, word: Word, scope: str) -> None:
     place = script.survey.where(word.value, word.written) or script.source.place(0)
-    _env_file(script, str(word), place.line or 1, scope)
-
-
-def _env_file(script: _Script, written: str, line: int, scope: str) -> None:
-    read_beside(script.source, written, line, script.survey, script.variables, scope)
+    read_beside(script.source, str(word), place.line or 1, script.survey, script.variables, scope, reader="a shell")
 
 
 def read_beside(source: Source, written: str, line: int, survey: Survey, variables: Variables, scope: str, *,
-                optional: bool = False) -> None:
-    """Add the settings of the env file that ``source`` names as ``written``; warn when it is not there."""
+                reader: EnvReader, optional: bool = False) -> None:
+    """Add the settings of the env file that ``source`` names as ``written``; warn when it is not there.
+
+    ``reader`` is who reads it when the server starts.
+    """
     named = survey.beside(source.file, written)
     place = Place(source.file, line)
     if named is None:
@@ -155,6 +154,7 @@ def read_beside(source: Source, written: str, line: int, survey: Survey, variabl
         survey.warn(place, f"the file {written} is no env file, so its settings are not read")
     else:
         survey.included.add(named.file)
+        survey.readers.setdefault(named.file, set()).add(reader)
         read_env(named, survey, variables, scope)
 
 
@@ -242,7 +242,8 @@ def _container(script: _Script, words: list[Word], first: int, joint: Joint, sco
     label = name or (os.path.basename(str(words[image])).partition(":")[0] if image is not None else "")
     scope = _scope(script, label, line, scope)
     for written, at_line in files:
-        _env_file(script, written, at_line, scope)
+        read_beside(script.source, written, at_line, script.survey, script.variables, scope,
+                    reader="docker run --env-file")
     for start, last, pair in pairs:
         key, equals, value_text = pair.value.partition("=")
         at = script.survey.where(pair, words[last].written)

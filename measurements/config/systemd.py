@@ -19,11 +19,14 @@ _ENTRY: Final = re.compile(r"[ \t\ufeff]*(?P<key>[A-Za-z]+)[ \t]*=[ \t]*")
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
+    """An assignment of a section that counts: ``value`` runs over continued lines."""
+
     key: str
     value: Traced  # continued lines joined, as systemd joins them
     start: int  # of its first line
     end: int  # of its last line, before the break
+    section: str
 
 
 def read_systemd(source: Source, survey: Survey) -> None:
@@ -32,9 +35,9 @@ def read_systemd(source: Source, survey: Survey) -> None:
     An empty assignment takes back the ones before it, as in systemd. Raises ReadError, with the line, on a
     quote without its end.
     """
-    kept: dict[str, list[_Entry]] = {"Environment": [], "EnvironmentFile": [], "ExecStart": [], "Exec": [],
+    kept: dict[str, list[Entry]] = {"Environment": [], "EnvironmentFile": [], "ExecStart": [], "Exec": [],
                                      "Image": [], "ContainerName": []}
-    for entry in _entries(source):
+    for entry in entries(source):
         if entry.key in kept:
             if entry.value.value.strip():
                 kept[entry.key].append(entry)
@@ -47,6 +50,7 @@ def read_systemd(source: Source, survey: Survey) -> None:
         # What such a file sets overrides Environment=, wherever it stands, so it is read after it.
         written = entry.value.value.strip().strip("\"'")
         read_beside(source, written.removeprefix("-"), source.line(entry.start), survey, variables, "",
+                    reader="systemd" if entry.section == "Service" else "docker run --env-file",
                     optional=written.startswith("-"))
     for entry in kept["Image"][-1:]:
         survey.images.append((redact(entry.value.value.strip()), source.place(entry.start), ""))
@@ -60,7 +64,8 @@ def read_systemd(source: Source, survey: Survey) -> None:
                       f"ExecStart@{source.line(entry.start)}")
 
 
-def _entries(source: Source) -> Iterator[_Entry]:
+def entries(source: Source) -> Iterator[Entry]:
+    """The assignments of ``[Service]`` and ``[Container]``, in order."""
     text, start, section = source.text, 0, ""
     while start < len(text):
         end, following = source.line_end(start), source.next_line(start)
@@ -78,11 +83,11 @@ def _entries(source: Source) -> Iterator[_Entry]:
                     begin = following  # a comment between continued lines
                     end, following = source.line_end(begin), source.next_line(begin)
             pieces.append(Piece(text[begin:end], source, begin))
-            yield _Entry(entry["key"], Traced(pieces), start, end)
+            yield Entry(entry["key"], Traced(pieces), start, end, section)
         start = following
 
 
-def _environment(source: Source, entry: _Entry, survey: Survey, variables: Variables) -> None:
+def _environment(source: Source, entry: Entry, survey: Survey, variables: Variables) -> None:
     words = Lexer(entry.value, variables, operators=False, expand=False).words()
     line = source.text[entry.start:entry.end].lstrip("\ufeff")
     lead = line[:line.index("=") + 1]
@@ -105,7 +110,7 @@ def _sibling(lead: str) -> Callable[[str, str], str]:
     return lambda key, value: f"{lead}{key}={value}"
 
 
-def _whole(source: Source, entry: _Entry, words: list[Word], index: int) -> Stretch | None:
+def _whole(source: Source, entry: Entry, words: list[Word], index: int) -> Stretch | None:
     if len(words) == 1:
         start = entry.start + source.text.startswith("\ufeff", entry.start)
         return Stretch(source, start, source.next_line(entry.end))

@@ -6,8 +6,8 @@ import json
 from importlib.resources import files
 from typing import Any, Final
 
-NAMES: Final = ("calibrate", "check", "collect", "error", "free", "gates", "init", "laws", "ledger", "next", "pareto",
-                "plan", "propose", "report", "sensitivity", "solve", "why")
+NAMES: Final = ("apply", "calibrate", "check", "collect", "error", "free", "gates", "history", "init", "laws", "ledger",
+                "next", "pareto", "plan", "propose", "report", "sensitivity", "solve", "verdict", "why")
 
 _SHARED: Final = "common.json#"
 

@@ -222,7 +222,7 @@ def test_propose_needs_a_file_and_a_rank_there_is(tmp_path: Path, capsys: Captur
     (b"\n \r\n", "empty"),
     (b"\x7fELF\x00\x01\x02", "binary"),
     ("MAX_SEQS=4\n".encode("utf-16"), "UTF-16"),
-    (b"MAX_SEQS=4\n# caf\xe9\n", "not UTF-8"),
+    (b"MAX_SEQS=4\nNOTE=caf\xe9\n", "not UTF-8"),
     (b"hello world\n", "no setting in this file"),
     (b"=MAX_SEQS" * 1_100_000, "no setting in this file"),
     (b"# " + b"x" * (17 << 20), "larger than 16 MiB"),

@@ -48,6 +48,8 @@ def test_help_and_quick_commands_import_nothing_heavy(tmp_path: Path) -> None:
         (0, ["plan", str(pair), "--to", "max_model_len=190000"]),
         (0, ["ledger", str(derived / "boot.log")]), (0, ["ledger", str(derived), "--json"]),
         (0, ["calibrate", "--help"]), (0, ["init", str(tmp_path / "new"), *words]), (2, ["check", "gone"]),
+        (0, ["apply", str(pair), "--to", "vram_kv_mib=6900", "--write"]), (0, ["history", str(pair)]),
+        (3, ["verdict", str(pair), "--ledger", str(derived / "boot.log")]),
     ):
         seen, names = modules_of(*asked)
         assert seen == code, asked

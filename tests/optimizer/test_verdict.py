@@ -1,0 +1,397 @@
+"""Predictions against made boot logs: known answers, look-alikes, other settings, and what took what is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import measurements
+from measurements.history import read_history, sealed
+from optimizer.schema import schema
+from tests.measurements.ledger_logs import DISGUISES, log
+from tests.optimizer.servers import (
+    DERIVED,
+    HALOGEN_LOG,
+    HALOGEN_READ,
+    HOST,
+    Said,
+    Server,
+    ask,
+    halogen_env,
+    pair_env,
+    site_of,
+    with_config,
+)
+from tests.optimizer.test_schema import valid
+
+SITES = Path(measurements.__file__).parent / "sites"
+Capture = pytest.CaptureFixture[str]
+NOTE = "halogen: NOTE this server holds most of the machine. Lowering HALOGEN_KV_POOL_POSITIONS gives some back.\n"
+
+
+def predicted(folder: Path, capsys: Capture, server: Server, *words: str) -> Path:
+    """A site whose shape is on record as predicted; ``words`` are those of apply."""
+    site = site_of(folder, server)
+    said = ask(capsys, "apply", str(site), *words, "--write", "--json")
+    assert said.document["written"], said.document
+    return site
+
+
+def judged(capsys: Capture, site: Path, text: str, *words: str) -> Said:
+    """What ``verdict`` says of a log, valid."""
+    new = site / "new.log"
+    new.write_text(text, encoding="utf-8")
+    said = ask(capsys, "verdict", str(site), "--ledger", str(new), *words, "--json")
+    if said.code == 2:
+        valid("error", said.document)
+    else:
+        valid("verdict", said.document)
+        for fact in said.document["facts"]:
+            assert fact["moved"] == (fact["by"] is not None)
+    return said
+
+
+def _line(text: str, part: str) -> int:
+    return next(number for number, line in enumerate(text.splitlines()) if part in line)
+
+
+def rows(document: Mapping[str, Any]) -> dict[str, str]:
+    """The status of each row."""
+    return {row["name"]: row["status"] for row in document["rows"]}
+
+
+def row(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The row of that name."""
+    (found,) = (item for item in document["rows"] if item["name"] == name)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_fit_that_fits(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    said = judged(capsys, site, log("halogen-fits"))
+    document = said.document
+    assert (said.code, document["status"], document["other_settings"]) == (0, "held", [])
+    assert rows(document) == {"pool_positions": "exact", "host_left": "within", "locked_total": "within",
+                              "device_need": "within", "device_budget": "within"}
+    assert "Lowering HALOGEN_KV_POOL_POSITIONS" in log("halogen-fits")  # a look-alike is no clamp
+    assert document["outcome"]["seen"] == "serves"
+    assert document["outcome"]["agrees"] is True
+    assert row(document, "pool_positions")["printed"] == {"low": 524_288, "high": 524_288}
+    (rate,) = (fact["now"] for fact in document["facts"] if fact["name"] == "bytes_per_token")
+    assert rate["low"] <= 26_624 <= rate["high"] <= rate["low"] + 2
+
+
+def test_a_pool_that_was_halved(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    said = judged(capsys, site, log("halogen-clamped"))
+    document = said.document
+    assert (said.code, document["status"]) == (3, "off")
+    outcome = document["outcome"]
+    assert (outcome["predicted"], outcome["seen"], outcome["agrees"]) == (["serves"], "clamped", False)
+    assert outcome["line"] == "LOWERING THE POOL TO 262144"
+    line = int(outcome["source"].rpartition(":")[2])
+    assert "RAM cannot spare it. LOWERING" in (site / "new.log").read_text(encoding="utf-8").splitlines()[line - 1]
+    lost = row(document, "pool_positions")
+    assert (lost["status"], lost["by"]) == ("off", {"low": -262_144, "high": -262_144})
+    (cause,) = lost["causes"]
+    assert (cause["name"], cause["effect"]) == ("mem_total", {"low": -262_144, "high": -262_144})
+    assert cause["by"]["high"] < 0  # 125 GiB then, 123 now
+    assert row(document, "device_need")["status"] == "within"  # it asked for as much as predicted
+    budget = row(document, "device_budget")
+    assert budget["by"]["low"] <= -1.6 * 2**30 <= budget["by"]["high"]
+    moved = {fact["name"] for fact in document["facts"] if fact["moved"]}
+    assert moved == {"mem_total", "compaction_stalls"}
+
+
+def test_only_the_note_is_added(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    text = HALOGEN_LOG + "halogen: a later word\n" + NOTE * 3
+    document = judged(capsys, site, text).document
+    assert document["status"] == "held"
+    assert document["outcome"]["seen"] is None  # no line of that log tells
+    assert document["outcome"]["agrees"] is None
+    lying = text.replace("Lowering HALOGEN", "LOWERING HALOGEN")
+    assert judged(capsys, site, lying).document["outcome"]["seen"] is None
+
+
+def test_a_predicted_clamp_that_comes(tmp_path: Path, capsys: Capture) -> None:
+    server = Server("halogen@0.13.0", halogen_env(reserve=15), facts=("mem_total=123.5GiB",))
+    site = predicted(tmp_path, capsys, server, "--to", "host_reserve_gib=20", "--anyway")
+    said = judged(capsys, site, log("halogen-clamped"))
+    document = said.document
+    assert document["outcome"]["predicted"] == ["clamped"]
+    assert document["outcome"]["agrees"] is True
+    assert (said.code, document["status"]) == (0, "held")
+    assert row(document, "pool_positions")["status"] == "exact"
+
+
+@pytest.mark.parametrize("seen", ["fits", "clamped"])
+def test_a_knife_edge_allows_both(tmp_path: Path, capsys: Capture, seen: str) -> None:
+    server = Server("halogen@0.13.0", halogen_env(reserve=15), facts=HOST)
+    site = predicted(tmp_path, capsys, server, "--to", "host_reserve_gib=17", "--anyway")
+    budget = "host RAM 121 GiB, less 67.7 resident weights and 17.0 reserved for the rest = 36.5 GiB for the device"
+    kept = "524288 positions, ~35.0 GiB (20.6 GiB of it for everything but the pool, at max_tok 32768)"
+    lost = "524288 positions need ~35.0 GiB (plus 1.5 of margin) and host RAM cannot spare it. LOWERING THE POOL TO " \
+           "262144 (~27.8 GiB)"
+    pool = {"fits": 524_288, "clamped": 262_144}[seen]
+    text = (f"kv pool: {budget}\nkv pool: {kept if seen == 'fits' else lost}\n"
+            f"flash_serve: listening on 0.0.0.0:8730, 4 slots over ONE {pool}-position KV pool, each request up to "
+            "262144, max_tok 32768\n")
+    document = judged(capsys, site, text).document
+    assert document["outcome"]["predicted"] == ["serves", "clamped"]
+    assert (document["status"], document["outcome"]["agrees"]) == ("held", True)
+    assert rows(document)["pool_positions"] == "within"
+
+
+def test_another_setting_is_said_first_and_voids(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=19")
+    said = judged(capsys, site, log("halogen-fits"), "--write")
+    document = said.document
+    assert (said.code, document["status"]) == (3, "void")
+    (text,) = document["other_settings"]
+    assert text.startswith("host_reserve_gib is 19 in the prediction, 20.0 at ")
+    assert all(item["causes"] == [] for item in document["rows"])
+    out = ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
+    assert out.index("host_reserve_gib is 19") < out.index("device_budget")
+    assert "every prediction" not in out  # a void verdict settles nothing: the prediction still waits
+
+
+def test_another_version_voids(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    document = judged(capsys, site, log("halogen-fits").replace("server 0.13.0", "server 0.13.2")).document
+    assert document["status"] == "void"
+    assert document["other_settings"] == ["the version is 0.13.0 in the prediction, 0.13.2 in the log"]
+    other = log("halogen-fits").replace("flash-w4b.overlay.hgn", "flash-v2.hgn")
+    assert judged(capsys, site, other).document["status"] == "void"
+
+
+def test_cards_to_the_byte(tmp_path: Path, capsys: Capture) -> None:
+    printed = (SITES / "two-r9700" / "boot.log").read_text(encoding="utf-8")
+    site = predicted(tmp_path, capsys, replace(DERIVED, log=printed), "--to", "host_pool_mib=12288")
+    said = judged(capsys, site, log("radiance-derived"))
+    document = said.document
+    assert (said.code, document["status"], document["other_settings"]) == (0, "held", [])
+    found = rows(document)
+    assert found["kv_blocks"] == found["kv_tokens"] == "exact"
+    assert found["vram_kv"] == found["claimable"] == "within"
+    assert row(document, "kv_blocks")["printed"] == {"low": 131_044, "high": 131_044}
+    assert document["outcome"] == {"predicted": ["serves"], "seen": None, "agrees": None, "line": None, "source": None}
+    rate = {fact["name"]: fact for fact in document["facts"]}["bytes_per_token"]
+    assert rate["now"] == rate["was"]
+    assert rate["now"]["low"] <= 7_488 <= rate["now"]["high"]
+    assert found["slab_slots"] == "exact"
+    assert row(document, "slab_slots")["source"].endswith(f":{1 + _line(log('radiance-derived'), '18537 slab')}")
+
+
+@pytest.mark.parametrize("name", ["crlf", "journal", "coloured compose", "terminal of 100"])
+def test_however_the_log_was_saved(tmp_path: Path, capsys: Capture, name: str) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    assert judged(capsys, site, DISGUISES[name](log("halogen-fits"))).code == 0
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    """The derived log with figures replaced, each of which stands there."""
+    text = log("radiance-derived")
+    for old, new in pairs:
+        assert re.search(old, text), old
+        text = re.sub(old, new, text)
+    return text
+
+
+def test_what_the_arena_took(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, DERIVED, "--to", "host_pool_mib=12288")
+    text = changed((r"activation arena     1\.10", "activation arena     1.30"), ("claimable           29.90",
+                   "claimable           29.70"), ("elastic             26.56", "elastic             26.36"),
+                   ("experts           21.93", "experts           21.73"), (r"vram_weights        25\.27",
+                   "vram_weights        25.07"))
+    said = judged(capsys, site, text)
+    assert (said.code, said.document["status"]) == (3, "off")
+    assert said.document["why"] == "4 rows are off"
+    for name in ("claimable", "elastic", "experts", "vram_weights"):
+        found = row(said.document, name)
+        assert found["status"] == "off"
+        (cause,) = found["causes"]
+        assert cause["name"] == "activation_arena"
+        assert cause["by"]["low"] <= 0.2 * 2**30 <= cause["by"]["high"]
+        assert cause["effect"]["high"] < -0.18 * 2**30
+        assert found["by"]["low"] <= cause["effect"]["low"] <= found["by"]["high"] + 2**24
+    out = ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
+    assert re.search(r"claimable, -\d+\.\d\d MiB to -\d+\.\d\d MiB: activation_arena \+\d+\.\d\d MiB", out)
+    text = changed(("claimable           29.90", "claimable           28.90"))  # and nothing that would explain it
+    document = judged(capsys, site, text).document
+    assert any(told.startswith("claimable is printed as 28.90 GiB, but") for told in document["contradictions"])
+    assert row(document, "claimable")["causes"] == []
+    assert "does not add up" in ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
+
+
+def test_what_a_row_lost_another_got(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, DERIVED, "--to", "host_pool_mib=12288")
+    text = changed(("experts           21.93", "experts           21.43"),
+                   ("kv cache           4.33", "kv cache           4.83"))
+    document = judged(capsys, site, text).document
+    lost, got = row(document, "experts"), row(document, "kv_cache")
+    assert [item["name"] for item in lost["gained"]] == ["kv_cache"]
+    assert [item["name"] for item in got["gained"]] == ["experts"]
+    assert lost["causes"] == []
+    out = ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
+    assert re.search(r"experts, -.*: kv_cache got \+", out)
+    assert re.search(r"kv_cache, \+.*: experts lost -", out)
+
+
+def test_what_is_not_printed_is_said(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    text = "".join(line + "\n" for line in log("halogen-fits").splitlines() if "in all" not in line)
+    document = judged(capsys, site, text).document
+    assert (document["status"], rows(document)["locked_total"]) == ("held", "unprinted")
+    assert "not printed" in ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
+
+
+def test_a_boot_that_was_cut_off_is_open(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, DERIVED, "--to", "host_pool_mib=12288")
+    said = judged(capsys, site, log("radiance-derived").partition("  static weights")[0])
+    assert (said.code, said.document["status"]) == (4, "open")
+    assert "cut off" in said.document["why"]
+
+
+def test_a_boot_that_failed(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    text = HALOGEN_LOG.split("startup")[0] + "dmalloc: FAILED requesting 8.4 GiB after 31.2 GiB in 120 allocations " \
+        "(out of memory)\n"
+    said = judged(capsys, site, text)
+    assert (said.code, said.document["status"]) == (3, "off")
+    assert said.document["outcome"]["seen"] == "out_of_memory_at_boot"
+
+
+def test_a_shape_that_preempts_shows_so_later(tmp_path: Path, capsys: Capture) -> None:
+    server = with_config(DERIVED, {"serve.sh": DERIVED.config["serve.sh"]}, )
+    site = predicted(tmp_path, capsys, server, "--to", "expert_vs_cache_ratio=0.87", "--anyway")
+    (record,) = read_history(site / "shapewright-history.jsonl").records
+    assert record["outcomes"] == ["preempts"]
+    text = log("radiance-derived").replace("ratio 0.82 divides", "ratio 0.87 divides")
+    assert judged(capsys, site, text).document["outcome"]["agrees"] is None
+
+
+def test_which_prediction_is_judged(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=19")
+    predicted(tmp_path, capsys, with_config(HALOGEN_READ, halogen_env(reserve=19)), "--to", "host_reserve_gib=20")
+    first, second = (record["id"] for record in read_history(site / "shapewright-history.jsonl").records)
+    fits = log("halogen-fits")
+    assert judged(capsys, site, fits).document["prediction"]["id"] == second  # shown, so it is still without one
+    said = judged(capsys, site, fits, "--write")
+    assert (said.code, said.document["prediction"]["id"]) == (0, second)
+    assert judged(capsys, site, fits).document["prediction"]["id"] == first
+    assert judged(capsys, site, fits, "--id", second[:5].upper()).document["prediction"]["id"] == second
+    records = read_history(site / "shapewright-history.jsonl").records
+    assert [record["kind"] for record in records] == ["prediction", "prediction", "verdict"]
+    assert (records[2]["of"], records[2]["id"]) == (second, said.document["record"]["id"])
+    for wanted, right in (("zzz", "no prediction of id"), ("", "2 predictions of id")):
+        assert right in judged(capsys, site, fits, "--id", wanted).document["error"]["message"]
+
+
+def test_all_have_their_verdict(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    assert judged(capsys, site, log("halogen-fits"), "--write").code == 0
+    said = judged(capsys, site, log("halogen-fits"))
+    assert said.code == 2
+    assert "every prediction has its verdict: --id" in said.document["error"]["message"]
+
+
+def _of_before(site: Path) -> list[str]:
+    return ["--ledger", str(site / "boot.log")]
+
+
+def _missing(site: Path) -> list[str]:
+    return ["--ledger", str(site / "gone.log")]
+
+
+def _foreign(site: Path) -> list[str]:
+    (site / "other.log").write_text(log("radiance-derived"), encoding="utf-8")
+    return ["--ledger", str(site / "other.log")]
+
+
+def _no_record(site: Path) -> list[str]:
+    return [*_of_before(site), "--record", str(site / "gone.jsonl")]
+
+
+@pytest.mark.parametrize(("words", "right"), [
+    (_of_before, "is the log that the prediction was made from"), (_missing, "no such file"),
+    (_foreign, "no line of it looks like halogen"), (_no_record, "no such file of records"),
+    (lambda _: [], "give the log of the boot after the change"),
+])
+def test_wrong_words(tmp_path: Path, capsys: Capture, words: Callable[[Path], list[str]], right: str) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    said = ask(capsys, "verdict", str(site), *words(site))
+    assert (said.code, said.out) == (2, "")
+    assert right in said.err
+
+
+def test_no_prediction_at_all(tmp_path: Path, capsys: Capture) -> None:
+    site = site_of(tmp_path, HALOGEN_READ)
+    said = ask(capsys, "verdict", str(site), "--ledger", str(site / "boot.log"))
+    assert said.code == 2
+    assert "apply --write records one" in said.err
+
+
+@pytest.mark.parametrize("change", [
+    {"engine": {"name": "halogen", "version": "99.0.0", "container": "w4b"}}, {"shape": {"tp": "x", "ctx": "many"}},
+    {"shape": {"kv_cache_dtype": 7, "ctx": True}}, {"outcomes": []}, {"printed": ["nothing"]},
+    {"rows": {"pool_positions": {"low": 1, "high": 1, "unit": "sheep", "basis": "read"}}},
+    {"facts": {}, "as_is": {}}, {"ledger": 3}, {"outcomes": ["sleeps"]},
+])
+def test_records_of_other_hands_are_no_defect(tmp_path: Path, capsys: Capture, change: dict[str, Any]) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    file = site / "shapewright-history.jsonl"
+    record = json.loads(file.read_text(encoding="utf-8"))
+    forged = sealed("prediction", {**record, **change}, datetime(2026, 12, 1, tzinfo=UTC))
+    file.write_text(json.dumps(forged) + "\n", encoding="utf-8")
+    (site / "new.log").write_text(log("halogen-clamped"), encoding="utf-8")
+    for words in (["verdict", str(site), "--ledger", str(site / "new.log")], ["history", str(site)]):
+        ask(capsys, *words)
+        ask(capsys, *words, "--json")
+
+
+def test_more_boots_in_one_log(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    document = judged(capsys, site, log("halogen-clamped") + log("halogen-fits")).document
+    assert document["status"] == "held"
+    assert any("2 boots: the last complete one counts" in text for text in document["notes"])
+
+
+def test_a_ratio_that_is_printed_with_two_decimals(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, DERIVED, "--to", "expert_vs_cache_ratio=0.8211")
+    assert judged(capsys, site, log("radiance-derived")).document["other_settings"] == []
+    site = predicted(tmp_path, capsys, with_config(DERIVED, DERIVED.config), "--to", "expert_vs_cache_ratio=0.8")
+    assert judged(capsys, site, log("radiance-derived")).document["status"] == "void"
+
+
+def test_a_pair_that_the_boot_derived_is_another(tmp_path: Path, capsys: Capture) -> None:
+    config = pair_env(22_208, 4_430, 2, 262_144, spec=3, more="FRANK_ARCHON_GPU_HEADROOM_MIB=512\n")
+    server = Server("radiance@1.0.13", {"frank.env": config["frank.env"].replace("-w4.rad", "-fp8-iq4r-moe.rad")},
+                    facts=("pair_ceiling=30969MiB",))
+    site = predicted(tmp_path, capsys, server, "--to", "vram_weights_mib=22300", "--anyway")
+    document = judged(capsys, site, log("radiance-derived")).document
+    assert document["status"] == "void"
+    assert any("vram_weights_mib is 22300" in text for text in document["other_settings"])
+
+
+def test_the_schema_is_strict(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    document = judged(capsys, site, log("halogen-clamped")).document
+    validator = Draft202012Validator(schema("verdict"))
+    off = row(document, "pool_positions")
+    for change in ({"status": "lost"}, {"status": "void"}, {"extra": 1}, {"rows": [{**off, "by": None}]},
+                   {"rows": [{**off, "status": "exact"}]}, {"rows": [{**off, "printed": None}]},
+                   {"other_settings": ["x"]}, {"record": {"file": "x", "id": "no"}},
+                   {"outcome": {**document["outcome"], "seen": "naps"}},
+                   {"facts": [{**document["facts"][0], "moved": True, "by": None}]},
+                   {"prediction": {**document["prediction"], "time": "yesterday"}}):
+        assert not validator.is_valid({**document, **change}), change
