@@ -6,8 +6,8 @@ import json
 from importlib.resources import files
 from typing import Any, Final
 
-NAMES: Final = ("check", "error", "free", "init", "laws", "ledger", "next", "pareto", "propose", "report",
-                "sensitivity", "solve", "why")
+NAMES: Final = ("check", "error", "free", "init", "laws", "ledger", "next", "pareto", "probe", "propose",
+                "report", "sensitivity", "solve", "why")
 
 _SHARED: Final = "common.json#"
 
