@@ -146,12 +146,17 @@ def _subject(asked: Asked, measuring: Probe, date: str, source: str) -> Subject 
     site = asked.site
     if site is not None:
         model = site.model_name or site.model.container
-        model = measuring.model if model in ("", "unknown") else model
+        model = _shown(measuring) if model in ("", "unknown") else model
         return Subject(site.model.name, site.model.version, _word(model), knobs_of(site), date, source)
     if asked.engine is None:
         return None
     engine = resolve(asked.engine)
-    return Subject(engine.engine, str(engine).partition("@")[2], _word(measuring.model), {}, date, source)
+    return Subject(engine.engine, str(engine).partition("@")[2], _word(_shown(measuring)), {}, date, source)
+
+
+def _shown(measuring: Probe) -> str:
+    """The model as the server calls it, without what looks like a secret."""
+    return measuring.client.clean(measuring.model)
 
 
 def _word(model: str) -> str:
@@ -198,7 +203,7 @@ def _document(asked: Asked, measuring: Probe, planned: int, rows: list[dict[str,
     return {
         "schema_version": SCHEMA_VERSION,
         "engine": None if asked.site is None else engine_json(asked.site),
-        "server": {"url": measuring.client.server.shown, "model": measuring.model, "window": measuring.window,
+        "server": {"url": measuring.client.server.shown, "model": _shown(measuring), "window": measuring.window,
                    "slots": measuring.slots},
         "source": source,
         "limits": {"seconds": measuring.limits.seconds, "requests": measuring.limits.requests,
@@ -212,7 +217,7 @@ def _document(asked: Asked, measuring: Probe, planned: int, rows: list[dict[str,
         "counters": {"before": _counters_json(measuring.before), "after": _counters_json(measuring.after)},
         "harm": measuring.harm,
         "stopped": measuring.stopped,
-        "told": measuring.told,
+        "told": list(dict.fromkeys(measuring.told)),
         "file": None if asked.out is None or not rows else str(asked.out),
         "points": rows,
     }
@@ -226,7 +231,7 @@ def _leg_json(found: Measured) -> dict[str, Any]:
         "first": found.first, "total": found.total,
         "markers": None if found.markers is None else {"back": found.markers[0], "of": found.markers[1]},
         "preemptions": found.preemptions, "evictions": found.evictions,
-        "notes": list(found.notes), "refused": list(found.refused),
+        "notes": list(dict.fromkeys(found.notes)), "refused": list(dict.fromkeys(found.refused)),
     }
 
 

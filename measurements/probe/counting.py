@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -46,6 +47,12 @@ def prose(characters: int) -> str:
     while len(_essay(blocks)) < characters:
         blocks *= 2
     return _essay(blocks)[:max(characters, 0)]
+
+
+def head() -> str:
+    """A new beginning for a prompt, so that no cache answers it: common words, so that each has as many tokens."""
+    known = _TEXT.split()
+    return f"{' '.join(secrets.choice(known) for _ in range(10))}.\n"
 
 
 @dataclass

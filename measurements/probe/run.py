@@ -13,8 +13,8 @@ from typing import Any, Final, NoReturn
 
 from measurements.points.read import FEWEST
 from measurements.probe.client import Answer, Client, Fault
-from measurements.probe.counting import TASK, Counter, count_above, prose, tokenize
-from measurements.probe.ladder import ANSWER, Kind, Leg, Limits
+from measurements.probe.counting import TASK, Counter, count_above, head, prose, tokenize
+from measurements.probe.ladder import ANSWER, SPARE, Kind, Leg, Limits
 from measurements.probe.metrics import Snapshot, read_metrics, rose
 from measurements.records import ReadError
 
@@ -23,8 +23,10 @@ WORSE: Final = 10
 SLACK: Final = 1.0
 #: The clock here and the server's own timings are said to disagree beyond this share.
 DISAGREE: Final = 0.1
-#: A cold prompt of which a cache answered more than this share makes no prefill figure.
+#: A cold prompt of which a cache answered more makes no prefill figure: the head of a chat template is always there
+#: again. What a cache answered is not counted as computed.
 CACHED: Final = 0.02
+TEMPLATE: Final = 64
 #: Pieces of a stream that a decode rate by the clock needs, and tokens a piece may hold at most.
 _PIECES: Final = 16
 #: Seconds between looks at a server that loads its model, and the longest a doubling wait becomes.
@@ -125,6 +127,7 @@ class Probe:
         self._up = False
         self._drops = 0
         self._last_prompt = ""
+        self._sizes: dict[int, int] = {}  # characters between head and task, by depth
         self._path = "/v1/chat/completions"
         self._without: set[str] = set()
         self._best_decode = self._best_prefill = math.inf  # seconds a token
@@ -137,10 +140,15 @@ class Probe:
 
         Raises ReadError where there is no such server, it has several models and none is named, or it asks for a key.
         """
-        names, window = self._models()
+        entries = self._models()
+        names = [item["id"] for item in entries]
         if model is None and len(names) > 1:
-            raise ReadError(f"the server has several models: say --model, one of {', '.join(names[:8])}", kind="usage")
+            shown = ", ".join(self.client.clean(name) for name in names[:8])
+            raise ReadError(f"the server has several models: say --model, one of {shown}", kind="usage")
         self.model = model or (names[0] if names else "default")
+        own = next((item for item in entries if item["id"] == self.model), {})
+        meta = own.get("meta")
+        window = _positive(own.get("max_model_len")) or _positive(meta.get("n_ctx") if isinstance(meta, dict) else None)
         props = self._aside("/props")
         self.window, self.slots = window, None
         if isinstance(props, dict):
@@ -149,7 +157,8 @@ class Probe:
             self.window = self.window or _positive(inside)
             self.slots = _positive(props.get("total_slots"))
 
-    def _models(self) -> tuple[list[str], int | None]:
+    def _models(self) -> list[dict[str, Any]]:
+        """The models that the server lists, each with its ``id``."""
         wait = _LOADING
         while True:
             try:
@@ -161,13 +170,8 @@ class Probe:
                 wait = self._wait(fault, wait, "the server is loading" if fault.kind == "loading" else "busy (429)")
         found = _json(text)
         listed = found.get("data") if isinstance(found, dict) else None
-        entries = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-        names = [self.client.clean(item["id"]) for item in entries if isinstance(item.get("id"), str) and item["id"]]
-        if len(entries) != 1:
-            return names, None
-        meta = entries[0].get("meta")
-        return names, _positive(entries[0].get("max_model_len")) or _positive(
-            meta.get("n_ctx") if isinstance(meta, dict) else None)
+        return [item for item in listed if isinstance(item, dict) and isinstance(item.get("id"), str) and item["id"]] \
+            if isinstance(listed, list) else []
 
     def _aside(self, path: str) -> Any:
         """A page that not every server has."""
@@ -220,8 +224,7 @@ class Probe:
         elif self.before.preemptions is None and self.before.evictions is None:
             self.told.append("the server's counters (/metrics) tell of no preemptions or evictions so far")
         self.tell("a short answer to begin with")
-        text = f"{_nonce()}\n{prose(200)}{TASK}"
-        answer = self._once(text, 8)
+        answer, text = self._once(lambda: f"{head()}{prose(200)}{TASK}", 8)
         if answer.prompt_tokens:
             self.counter.learn(len(text), answer.prompt_tokens)
             self.counter.how = "usage figures"
@@ -264,7 +267,7 @@ class Probe:
         found = replace(found, preemptions=rose(start, self.after, "preemptions"),
                         evictions=rose(start, self.after, "evictions"))
         harm = self._harm(found, leg)
-        if harm is not None:
+        if harm is not None and leg.kind != "boundary":
             found = replace(found, refused=(*found.refused, *(f"{what}: harm was seen while it ran"
                                                               for what in ("prefill", "decode"))))
         self.found.append(found)
@@ -296,17 +299,16 @@ class Probe:
         if leg.kind == "warm":
             if not self._last_prompt:
                 raise _Skip("no cold prompt was answered before it")
-            text = self._last_prompt
+            answer, text = self._once(lambda: self._last_prompt, leg.answer)
         else:
-            text = self._last_prompt = self._prompt(f"{_nonce()}\n", leg.depth, TASK)
-        answer = self._once(text, leg.answer)
+            answer, text = self._once(lambda: self._cold(leg.depth), leg.answer)
         generated, notes = self._generated(answer)
         if leg.kind == "ladder" and generated is not None and generated < leg.answer:
             # a nonce can make a model stop at once: asked again with another
             self.tell(f"the answer stopped after {generated} tokens: asked again")
-            text = self._last_prompt = self._prompt(f"{_nonce()}\n", leg.depth, TASK)
-            answer = self._once(text, leg.answer)
+            answer, text = self._once(lambda: self._cold(leg.depth), leg.answer)
             generated, notes = self._generated(answer)
+        self._last_prompt = text
         tokens_in, more = self._tokens_in(answer, text)
         notes += more
         refused: list[str] = []
@@ -320,7 +322,7 @@ class Probe:
             if rate is not None:
                 notes.append(f"{name} by {rate.how}")
                 if rate.apart:
-                    notes.append(f"{name}: {rate.value:,.4g} t/s by {rate.how}, {rate.other:,.4g} by the other way")
+                    notes.append(f"{name}: {_rate(rate.value)} by {rate.how}, {_rate(rate.other or 0)} by the other")
         cached = answer.cached
         if leg.kind == "warm":
             refused.append("prefill: a warm prefix is no prefill")
@@ -330,7 +332,7 @@ class Probe:
             refused.append("prefill: neither a time to the first token nor the server's timings")
         elif tokens_in is None:
             refused.append("prefill: nobody told the prompt's tokens")
-        elif cached and cached > CACHED * tokens_in:
+        elif cached and cached > min(max(CACHED * tokens_in, TEMPLATE), tokens_in / 4):
             refused.append(f"prefill: a cache answered {cached:,} of {tokens_in:,} tokens of a prompt with a new head")
         refused += self._no_decode(decode, generated, ANSWER)
         return Measured(leg.kind, leg.depth, leg.rep, 1, tokens_in, cached, generated, prefill, decode,
@@ -347,8 +349,7 @@ class Probe:
                        decode: Rate | None) -> tuple[Rate | None, Rate | None, list[str]]:
         """Of a server that neither streams nor times: the same depth again, with an answer of one token."""
         self.tell("neither streamed nor timed: the same depth again with an answer of one token")
-        text = self._prompt(f"{_nonce()}\n", leg.depth, TASK)
-        short = self._once(text, 1)
+        short, text = self._once(lambda: self._cold(leg.depth), 1)
         tokens, notes = self._tokens_in(short, text)
         fresh = None if tokens is None else tokens - (short.cached or 0)
         if prefill is None and fresh:
@@ -358,7 +359,7 @@ class Probe:
         return prefill, decode, notes
 
     def _streams(self, leg: Leg) -> Measured:
-        texts = [self._prompt(f"{_nonce()}\n", leg.depth, TASK) for _ in range(leg.streams)]
+        texts = [self._cold(leg.depth) for _ in range(leg.streams)]
         answers: list[Answer] = []
         for outcome in self._together(texts, leg.answer, forced=True):
             if isinstance(outcome, Fault):
@@ -398,7 +399,7 @@ class Probe:
             if not too_long or attempt == 2:
                 break
             over = too_long[0]
-            self.counter.learn(len(texts[0]), over.count or 0)
+            depth = int(depth * min(1.0, leg.depth / (over.count or 1))) - SPARE
             notes.append(f"a first try was refused ({over.message}): made shorter")
             self.tell(notes[-1])
         back, missing = 0, []
@@ -422,19 +423,25 @@ class Probe:
 
     # ---- prompts and counts
 
-    def _prompt(self, head: str, tokens: int, tail: str) -> str:
-        size = self.counter.characters(tokens) - len(head) - len(tail)
-        return f"{head}{prose(max(size, 1))}{tail}"
+    def _cold(self, tokens: int) -> str:
+        """A prompt that no cache knows; of one depth always as long, so that a repetition is one."""
+        start = head()
+        size = self._sizes.setdefault(tokens, max(self.counter.characters(tokens) - len(start) - len(TASK), 1))
+        return f"{start}{prose(size)}{TASK}"
 
-    def _fitted(self, head: str, tokens: int, tail: str) -> str:
+    def _prompt(self, start: str, tokens: int, tail: str) -> str:
+        size = self.counter.characters(tokens) - len(start) - len(tail)
+        return f"{start}{prose(max(size, 1))}{tail}"
+
+    def _fitted(self, start: str, tokens: int, tail: str) -> str:
         """A prompt of no more than so many tokens, counted by the server where it does that."""
-        text = self._prompt(head, tokens, tail)
+        text = self._prompt(start, tokens, tail)
         if self.counter.call:
             base = round(self.counter.line()[1])
             count = self._counted(text)
             if count is not None and count + base > tokens:
-                keep = int(len(text) * tokens / (count + base)) - len(head) - len(tail) - 8
-                text = f"{head}{prose(max(keep, 1))}{tail}"
+                keep = int(len(text) * tokens / (count + base)) - len(start) - len(tail) - 8
+                text = f"{start}{prose(max(keep, 1))}{tail}"
         return text
 
     def _counted(self, text: str) -> int | None:
@@ -489,7 +496,8 @@ class Probe:
 
     def _together(self, texts: Sequence[str], answer: int, *, forced: bool) -> Iterable[Answer | Fault]:
         """All prompts at once, each by a thread of its own. Raises _Stop where one of them shows harm."""
-        outcomes: list[Answer | Fault | _Stop | None] = [None] * len(texts)
+        outcomes: list[Answer | Fault | None] = [None] * len(texts)
+        first: list[Fault] = []
         gate = threading.Barrier(len(texts))
         for _ in texts:
             self._charge(0)
@@ -501,6 +509,10 @@ class Probe:
                 outcomes[place] = self._send(texts[place], answer, forced=forced, beside=len(texts))
             except Fault as fault:
                 outcomes[place] = fault
+                with self._lock:
+                    first.append(fault)
+                if fault.kind in ("broken", "unreachable", "loading", "slow"):
+                    self.client.close()  # the others are not waited for
             except threading.BrokenBarrierError:
                 outcomes[place] = Fault("late", "the requests could not be sent at once")
 
@@ -509,16 +521,18 @@ class Probe:
             thread.start()
         for thread in threads:
             thread.join()
-        found: list[Answer | Fault] = [item for item in outcomes if isinstance(item, Answer | Fault)]
-        for item in found:
-            if isinstance(item, Fault) and item.kind != "busy":
-                self._judge(item, dropped=True)
-        return found
+        for fault in first:
+            if fault.kind != "busy":
+                self._judge(fault, dropped=True)
+        return [item for item in outcomes if item is not None]
 
-    def _once(self, text: str, answer: int) -> Answer:
-        """One answer, through what passes: a server that is busy or loads, a dropped connection, a field it refuses."""
+    def _once(self, prompt: Callable[[], str], answer: int) -> tuple[Answer, str]:
+        """One answer and its prompt, through what passes: a server that is busy or loads, a dropped connection, a field
+        that it refuses. The prompt is made anew each time: of a request that was dropped a cache may know the last.
+        """
         wait = 1.0
         while True:
+            text = prompt()
             cost = self.counter.tokens(len(text)) + answer
             self._charge(cost)
             try:
@@ -538,7 +552,7 @@ class Probe:
                     raise _Skip(fault.message) from None
                 continue
             self._up = True
-            return found
+            return found, text
 
     def _send(self, text: str, answer: int, *, forced: bool, beside: int = 1) -> Answer:
         tokens = self.counter.tokens(len(text))
@@ -649,9 +663,8 @@ def _shared_rate(answers: Sequence[Answer], generated: Sequence[int | None]) -> 
     return (sum(counts) / (end - start), int(min(counts))) if min(counts) >= 1 else (None, None)
 
 
-def _nonce() -> str:
-    """A new head for a prompt, so that no cache answers it."""
-    return f"Note {secrets.token_hex(8)}."
+def _rate(value: float) -> str:
+    return f"{value:,.0f} t/s" if value >= 1000 else f"{value:.4g} t/s"
 
 
 def _positive(value: Any) -> int | None:
