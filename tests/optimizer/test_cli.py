@@ -32,7 +32,7 @@ from tests.optimizer.servers import (
 from tests.optimizer.test_schema import KINDS, valid
 
 Capture = pytest.CaptureFixture[str]
-COMMANDS = ("init", "check", "ledger", "free", "solve", "why", "pareto", "propose", "report")
+COMMANDS = ("init", "check", "ledger", "free", "solve", "why", "pareto", "probe", "propose", "report")
 
 
 def test_help(capsys: Capture) -> None:

@@ -47,6 +47,7 @@ def test_help_and_quick_commands_import_nothing_heavy(tmp_path: Path) -> None:
         (0, ["--help"]), (0, ["solve", "--help"]), (0, ["check", str(pair)]), (0, ["check", str(derived), "--json"]),
         (0, ["ledger", str(derived / "boot.log")]), (0, ["ledger", str(derived), "--json"]),
         (0, ["init", str(tmp_path / "new"), *words]), (2, ["check", "gone"]),
+        (2, ["probe", str(pair), "--url", "http://127.0.0.1:9"]),
     ):
         seen, names = modules_of(*asked)
         assert seen == code, asked
