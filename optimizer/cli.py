@@ -648,6 +648,60 @@ def calibrate_command(
     return 0 if found.consistent else 3
 
 
+@app.command("probe")
+def probe_command(
+    url: Annotated[str, typer.Option("--url", "-u", metavar="URL", help="The server: http://HOST:PORT.")],
+    site: SiteArg = None, config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None,
+    sets: SetOpt = None, service: ServiceOpt = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Which of the server's models.")] = None,
+    depths: Annotated[list[str] | None, typer.Option(
+        "--depths", metavar="N,N", help="Prompt lengths in tokens. Else three, up to half the window.")] = None,
+    streams: Annotated[int, typer.Option("--streams", min=1, max=256, metavar="N", help="Also N answers at once.")] = 1,
+    boundary: Annotated[bool, typer.Option(
+        "--boundary", help="Also fill the window N times at once (--streams, else all slots); each marker must "
+                           "come back.")] = False,
+    repeat: Annotated[int, typer.Option(
+        "--repeat", min=1, max=20, metavar="K", help="Measure each depth K times.")] = 1,
+    window: Annotated[int | None, typer.Option(
+        "--window", min=1, metavar="N", help="The window in tokens, where neither server nor site tells it.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Append the points here.")] = None,
+    max_seconds: Annotated[float, typer.Option("--max-seconds", min=1, max=86_400, metavar="S")] = 600,
+    max_requests: Annotated[int, typer.Option("--max-requests", min=1, max=10_000, metavar="N")] = 60,
+    max_tokens: Annotated[int | None, typer.Option(
+        "--max-tokens", min=1, metavar="N", help="Of prompts and answers together. Else 400,000 and the boundary.",
+        show_default=False)] = None,
+    key_env: Annotated[str | None, typer.Option(
+        "--key-env", metavar="NAME", help="The environment variable with the API key. Else OPENAI_API_KEY.",
+        show_default=False)] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Yes, put load on a server of another machine.")] = False,
+    as_json: JsonOpt = False,
+) -> int:
+    """Measure a live server under the probe rules, and write points that laws take."""
+    from measurements.probe.ladder import Limits
+    from optimizer.probe import Asked, harmful, probe
+    from optimizer.render import show_probe
+
+    alone = site is None and not config and ledger is None
+    own = None if alone else _site(site, config, ledger, engine, sets, None, None, None, service, None)
+    if alone and sets:
+        raise ReadError("--set is about a site: give one, or --config FILE", kind="usage")
+    asked = Asked(url, own, engine, model, _depths(depths), streams, boundary, repeat, window, out,
+                  Limits(max_seconds, max_requests, max_tokens), key_env, yes)
+    quiet = as_json and not sys.stderr.isatty()
+    document = probe(asked, (lambda _: None) if quiet else lambda text: print(f"  {text}", file=sys.stderr, flush=True))
+    _print(document, as_json, show_probe)
+    return 3 if harmful(document) else 130 if document["stopped"] == "interrupted" else 0
+
+
+def _depths(words: list[str] | None) -> list[int]:
+    found = []
+    for word in (part.strip().replace("_", "") for text in words or () for part in text.split(",")):
+        if not (word.isascii() and word.isdigit() and len(word) <= 9):
+            raise ReadError(f"--depths {word!r}: write whole numbers of tokens, as 2048,16384", kind="usage")
+        found.append(int(word))
+    return found
+
+
 @app.command("free")
 def free_command(
     site: SiteArg = None, config: ConfigOpt = None, ledger: LedgerOpt = None, engine: EngineOpt = None,

@@ -755,6 +755,54 @@ def _spread(console: Any, found: Mapping[str, Any], goal: Mapping[str, Any]) -> 
     console.print(f"  {_safe(found['rule'])}")
 
 
+def show_probe(document: dict[str, Any]) -> None:
+    """``probe``: what each leg brought, what the server counted of itself, what was seen of harm, where points went."""
+    console = _console()
+    server, cost = document["server"], document["cost"]
+    known = [f"window {server['window']:,} tokens" if server["window"] else "window not known"]
+    known += [_count(server["slots"], "slot")] if server["slots"] else []
+    console.print(f"[bold]{_safe(server['model'])}[/] at {_safe(server['url'])}: {', '.join(known)}")
+    console.print(f"{_count(len(document['legs']), 'leg')} of {document['planned']}, "
+                  f"{_count(cost['requests'], 'request')}, about {cost['tokens']:,} tokens, {cost['seconds']:.0f} s")
+    if document["harm"]:
+        console.print(f"[red]stopped at the first sign of harm[/]: {_safe(document['harm'])}")
+    elif document["stopped"]:
+        console.print(f"[yellow]stopped early[/]: {_safe(document['stopped'])}")
+    table = _table("leg", ("prompt", "right"), ("generated", "right"), ("first token", "right"), ("prefill", "right"),
+                   ("decode", "right"), "no point")
+    for leg in document["legs"]:
+        many = leg["streams"] > 1
+        name = f"{leg['streams']} {leg['kind']}" if leg["kind"] == "streams" else leg["kind"]
+        name += f" x {leg['streams']}" if leg["kind"] == "boundary" else f" #{leg['rep']}" if leg["rep"] > 1 else ""
+        marks = leg["markers"]
+        refused = ([f"{marks['back']} of {marks['of']} markers came back"] if marks else []) + leg["refused"]
+        table.add_row(
+            name, f"{leg['tokens_in']:,}" if leg["tokens_in"] else "?", str(leg["generated"] or ""),
+            f"{leg['first']:.2f} s" if leg["first"] is not None else "",
+            _rate(leg["prefill"]["value"]) if leg["prefill"] else "",
+            (_rate(leg["decode"]["value"]) + (" in all" if many else "")) if leg["decode"] else "",
+            _safe("; ".join(refused)))
+    if document["legs"]:
+        console.print()
+        console.print(table)
+    _list(console, "Said beside", document["told"])
+    notes = dict.fromkeys(note for leg in document["legs"] for note in leg["notes"])
+    _list(console, "How the figures were found", list(notes))
+    counters = document["counters"]
+    if counters["before"] and counters["after"]:
+        ends = [f"{name.replace('_', ' ')} {figure(counters['before'][name] or 0)} -> {figure(value)}"
+                for name, value in counters["after"].items() if value is not None]
+        console.print(f"\nthe server's own counters: {', '.join(ends)}")
+    points = _count(len(document["points"]), "point")
+    if document["file"]:
+        console.print(f"\n{points} appended to {_safe(document['file'])}")
+    elif document["points"]:
+        console.print(f"\n{points}, not written: --out FILE.csv appends them")
+    else:
+        why = "" if document["engine"] or document["file"] else ": whose they are is not known (give the site)"
+        console.print(f"\nno points{why}")
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on stderr, where that is a terminal; yields what is told how many are done, of how many."""

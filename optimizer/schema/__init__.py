@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 NAMES: Final = ("apply", "calibrate", "check", "collect", "error", "free", "gates", "history", "init", "laws", "ledger",
-                "next", "pareto", "plan", "propose", "report", "sensitivity", "solve", "verdict", "why")
+                "next", "pareto", "plan", "probe", "propose", "report", "sensitivity", "solve", "verdict", "why")
 
 _SHARED: Final = "common.json#"
 

@@ -50,6 +50,7 @@ def test_help_and_quick_commands_import_nothing_heavy(tmp_path: Path) -> None:
         (0, ["calibrate", "--help"]), (0, ["init", str(tmp_path / "new"), *words]), (2, ["check", "gone"]),
         (0, ["apply", str(pair), "--to", "vram_kv_mib=6900", "--write"]), (0, ["history", str(pair)]),
         (3, ["verdict", str(pair), "--ledger", str(derived / "boot.log")]),
+        (2, ["probe", str(pair), "--url", "http://127.0.0.1:9"]),
     ):
         seen, names = modules_of(*asked)
         assert seen == code, asked
