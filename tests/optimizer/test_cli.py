@@ -32,8 +32,8 @@ from tests.optimizer.servers import (
 from tests.optimizer.test_schema import KINDS, valid
 
 Capture = pytest.CaptureFixture[str]
-COMMANDS = ("init", "check", "ledger", "free", "solve", "why", "pareto", "plan", "probe", "propose", "report", "calibrate",
-            "sensitivity", "gates", "apply")
+COMMANDS = ("init", "check", "ledger", "free", "solve", "why", "pareto", "plan", "probe", "propose", "report",
+            "calibrate", "sensitivity", "gates", "apply")
 
 
 def test_help(capsys: Capture) -> None:
