@@ -638,7 +638,9 @@ def show_sensitivity(document: dict[str, Any]) -> None:
     wanted = [f"{name}={setting_of(value)}" for name, value in document["given"].items()] + document["bounds"]
     _heading(console, document, f"[bold]{goal['goal']}[/]" + (f", given {_safe(', '.join(wanted))}" if wanted else ""))
     changes = changes_of(best["changes"]).replace("\n", ", ") or "as it is"
-    console.print(f"best: {_safe(changes)}: {_safe(gives_of(best['objective']['value'], unit))}; what binds: "
+    value, change = best["objective"]["value"], best["objective"]["change"]
+    gives = gives_of(value, unit) if value is not None or change is None else f"{_gain(change, unit)} from now"
+    console.print(f"best: {_safe(changes)}: {_safe(gives)}; what binds: "
                   f"{_safe(', '.join(best['binding']) or 'nothing')}")
     console.print(f"a step of the goal is {gives_of(goal['step'], unit)}; this took {document['resolved']:,} solves\n")
     live = [knob for knob in document["knobs"] if not knob["nothing"]]
@@ -666,6 +668,7 @@ def show_sensitivity(document: dict[str, Any]) -> None:
         _spread(console, document["global"], goal)
     for law in document.get("laws", ()):
         console.print(f"law: {_safe(law['name'])}; {_safe(law['verdict'])}; noise {percent(law['noise'])}")
+    _list(console, "Extrapolated: nobody measured there, and gains may be far off", document.get("extrapolated", ()))
     _list(console, "To know", document["warnings"])
 
 

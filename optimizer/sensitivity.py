@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Final
 
 from measurements.records import ReadError
-from models.declare import KnobSpec, Outcome, Require, Verdict
+from models.declare import KnobSpec, Outcome, Phase, Require, Verdict
 from models.evaluate import Reader, judge
 from models.expr import Cond, Expr, Fact, Missing, inside, knobs_in
 from models.interval import Interval, point
@@ -37,6 +37,7 @@ from optimizer.solve import (
     what_binds,
     with_speed,
 )
+from optimizer.speed import UNSTATED, reached
 
 if TYPE_CHECKING:
     from optimizer.many import Best
@@ -85,8 +86,8 @@ class KnobWorth:
     it by a step of the goal; of a free one those with which, all else optimised again, the goal stays within a step of
     its best (the least and the greatest). None where that is not computed; an end is None where the knob's own range
     ends. ``rungs`` is what becomes of the running shape as this knob alone moves. ``nothing`` says why no step of it
-    changes the goal; None where one does. ``moves`` are the rows that a step up and a step down move in the running
-    shape, worst case against worst case.
+    changes the goal; None where one does. ``moves`` are the rows that a step (up, where that fits) moves in the best
+    shape: by how much their least value does.
     """
 
     knob: str
@@ -247,13 +248,19 @@ class _Study:
         return [self._known[id(question)][1] for question in questions]
 
     def _value(self, question: Question, best: Best) -> int | None:
-        if best.proven:
-            return best.value
-        try:
-            return by_solver(question, self._seconds)
-        except Unknown:
-            self._late.append("some questions were not decided in time, and count as if no shape held")
-            return None
+        value, shape = best.value, best.shape
+        if not best.proven:
+            try:
+                value, shape = by_solver(question, self._seconds)
+            except Unknown:
+                self._late.append("some questions were not decided in time, and count as if no shape held")
+                return None
+        if value is None or question.speed is None:
+            return value
+        # a speed counts from the law itself, which the search had in stretches
+        site = question.site
+        rate = reached(question.speed, Reader(site.model, site.given, question.base | shape))
+        return value if rate is None else round(rate * question.goal.scale)
 
     def _gain(self, value: int | None) -> int | None:
         return None if value is None else self._sign * (value - self._base)
@@ -267,10 +274,31 @@ class _Study:
 
     def _held(self, values: Mapping[str, int]) -> Question | str:
         question = self._question
+        told = self._not_known(values)
+        if told:
+            return told
         base = question.base | dict(values)
         free = {name: ends if name not in values else (values[name], values[name])
                 for name, ends in question.free.items()}
         return self._asked(replace(question, base=base, free=free), values)
+
+    def _not_known(self, values: Mapping[str, int]) -> str:
+        """Why what these values do is not known, where it is not."""
+        question = self._question
+        site, goal = question.site, question.goal
+        if set(values) & set(goal.shifts_while_held) and goal.shifts:
+            shape = question.base | self._best.shape | dict(values)
+            told = Reader(site.model, site.given, shape).number(goal.objective)
+            if isinstance(told, Missing):
+                return f"not known without {', '.join(sorted(told.names))}"
+        for speed in question.speeds:
+            for used in speed.used:
+                for key in used.law.spec.keys:
+                    old = question.base.get(key.knob)
+                    if key.knob in values and values[key.knob] != old and not key.presence and (
+                            not used.law.conditions[key.knob]):
+                        return f"another {key.knob}: {UNSTATED}"
+        return ""
 
     def _asked(self, moved: Question, values: Mapping[str, int]) -> Question | str:
         """The question, with its goal on speed written for the shape it is about."""
@@ -327,6 +355,9 @@ class _Study:
     def _as_best(self, values: Mapping[str, int]) -> Question | str:
         """The question that only the best shape with these values answers."""
         key = (True, tuple(sorted(values.items())))
+        told = self._not_known(values)
+        if told:
+            return told
         if key not in self._put:
             question = self._question
             base = question.base | self._best.shape | dict(values)
@@ -376,10 +407,11 @@ class _Study:
         known = self._best.checked.evaluation.shape.get(name)
         return known.low if known is not None and known.exact else default
 
-    def _verdict(self, shape: dict[str, int]) -> tuple[Verdict, Outcome, tuple[str, ...]]:
-        """The verdict on a shape with what moves along, as far as the facts allow, and what it breaks or may break."""
+    def _verdict(self, shape: dict[str, int], *, along: bool = True) -> tuple[Verdict, Outcome, tuple[str, ...]]:
+        """The verdict on a shape as far as the facts allow, and what it breaks or may break; with what moves along."""
         site = self._question.site
-        shape |= {companion.knob: companion.after for companion in companions_of(self._question, shape)}
+        if along:
+            shape |= {companion.knob: companion.after for companion in companions_of(self._question, shape)}
         reader = Reader(site.model, site.given, shape)
         verdict, outcome, _, constraints = judge(site.model, reader)
         broken = tuple(c.require.name for c in constraints if c.hard and c.verdict not in (None, Verdict.FITS))
@@ -393,7 +425,7 @@ class _Study:
         gains = [gain for move in (down, up) if move is not None for gain in (move.reoptimised, move.alone)]
         still = not any(gains) and any(gain is not None for gain in gains)
         stays = None if spec.kind in ("choice", "switch") else self._stays(name)
-        nothing = self._why_nothing(name, down, up, rungs) if still else None
+        nothing = self._why_nothing(name, down, up, stays) if still else None
         return KnobWorth(name, spec, self._best_value(name), spec.step, free, down, up, stays, rungs, moved, nothing)
 
     def _moved_rows(self, name: str, moves: Sequence[Move]) -> dict[str, int]:
@@ -406,34 +438,38 @@ class _Study:
         for move in reversed(moves):
             after = Reader(model, given, self._best.shape | {name: move.to})
             for row in model.rows.values():
-                old, new = before.number(row.expr), after.number(row.expr)
+                old, new = before.plain(row.expr), after.plain(row.expr)
                 if isinstance(old, Interval) and isinstance(new, Interval) and old != new:
                     found.setdefault(row.name, new.low - old.low or new.high - old.high)
             break
         return found
 
     def _rungs(self, name: str) -> Iterator[Rung]:
-        """What becomes of the running shape as the knob alone moves over its whole domain, equal ranges joined."""
+        """What becomes of the running shape as the knob alone moves over its whole domain, equal ranges joined.
+
+        Nothing moves along; a default that follows from the knob does.
+        """
         from optimizer.many import NotForBoxes, rungs
 
         question = self._question
-        spec = question.site.model.knobs[name]
+        model, limits = question.site.model, question.site.given.limits
+        spec, running = model.knobs[name], dict(question.site.knobs)
         if spec.kind in ("choice", "switch"):
             ends: list[tuple[int, int]] = [(value, value) for value in range(spec.low, spec.high + 1)]
         else:
             now = question.running.get(name, self._best_value(name))
             low, high = spec.domain()
-            conditions = [require.holds for require in self._judged if not require.form]
+            conditions = [require.holds for require in model.requires
+                          if require.use in ("always", "moved") and not require.form
+                          and (require.phase is not Phase.QUALITY or require.name in limits)]
             try:
-                ends = rungs(question, question.running, name, (min(low, now), max(high, now)), conditions)
+                ends = rungs(question, running, name, (min(low, now), max(high, now)), conditions)
             except NotForBoxes:
                 return
         joined: Rung | None = None
-        for low, high in ends:
-            verdict, outcome, broken = self._verdict(question.running | {name: low})
-            rung = Rung(low, high, verdict, outcome, broken)
+        for rung in (part for low, high in ends for part in self._exact_rungs(name, running, low, high, spec.grid)):
             if joined is not None and _alike(joined, rung):
-                joined = replace(joined, high=high)
+                joined = replace(joined, high=rung.high)
                 continue
             if joined is not None:
                 yield joined
@@ -441,14 +477,26 @@ class _Study:
         if joined is not None:
             yield joined
 
+    def _exact_rungs(self, name: str, running: dict[str, int], low: int, high: int, grid: int) -> Iterator[Rung]:
+        """A range as plain arithmetic has it, which is tighter at its ends than the search."""
+        first, last = (Rung(at, at, *self._verdict(running | {name: at}, along=False)) for at in (low, high))
+        while not _alike(first, last):
+            below, above = low, high  # the first reads as at `below`, and no longer at `above`
+            while above - below > grid:
+                middle = below + (above - below) // grid // 2 * grid
+                at = Rung(middle, middle, *self._verdict(running | {name: middle}, along=False))
+                below, above = (middle, above) if _alike(first, at) else (below, middle)
+            yield replace(first, low=low, high=below)
+            low = above
+            first = Rung(low, low, *self._verdict(running | {name: low}, along=False))
+        yield replace(first, low=low, high=high)
+
     def _stays(self, name: str) -> tuple[int | None, int | None] | None:
         from optimizer.lower import CannotLower, Lacking
 
         question = self._question
-        if name in self._by_laws - question.free.keys() and any(
-                self._read_off(question.base | {name: to}) != self._own_law
-                for to in _steps(question.site.model.knobs[name], self._best_value(name)) if to is not None):
-            return None  # the goal is another there
+        if question.speed is not None:
+            return None  # a step of a speed is finer than the stretches that the search has of the law
         try:
             return self._within(name) if name in question.free else self._unbeaten(name)
         except (CannotLower, Lacking, MissingFacts, Unknown, ValueError):
@@ -511,7 +559,13 @@ class _Study:
             low, high = spec.domain()
             for sign, room in ((-1, now - low), (1, high - now)):
                 ways.append(Away(name, False, point(now), sign, spec.grid, max(room // spec.grid, 0)))
-        steps = first_broken(question, self._best.shape, ways, self._conditions)
+        # a knob whose default follows from others is moved by itself: elsewhere it follows
+        alone = [way for way in ways if way.name not in self._best.shape
+                 and isinstance(question.site.model.knobs[way.name].default, Expr)]
+        answers: dict[int, int | None] = {}
+        for part in ([way for way in ways if way not in alone], *([way] for way in alone)):
+            answers |= zip(map(id, part), first_broken(question, self._best.shape, part, self._conditions), strict=True)
+        steps = [answers[id(way)] for way in ways]
         at = [None if step is None else way.value.low + way.sign * way.unit * step
               for way, step in zip(ways, steps, strict=True)]
         return {name: (at[2 * place], at[2 * place + 1]) for place, name in enumerate(names)
@@ -563,7 +617,8 @@ class _Study:
             raise Unknown
         return found.objective
 
-    def _why_nothing(self, name: str, down: Move | None, up: Move | None, rungs: Sequence[Rung]) -> str:
+    def _why_nothing(self, name: str, down: Move | None, up: Move | None,
+                     stays: tuple[int | None, int | None] | None) -> str:
         """Why no step of the knob changes the goal."""
         question, model = self._question, self._question.site.model
         steps = [self._at({name: move.to}) for move in (down, up) if move is not None]
@@ -580,7 +635,7 @@ class _Study:
         else:
             found.append("neither the goal nor a constraint changes with it")
         if held:
-            found += _kept_by(held, rungs, model.knobs[name])
+            found.append(_kept_by(held, stays, model.knobs[name], self._best.binding))
         return "; ".join(found)
 
     def _moves(self, require: Require, steps: Sequence[Reader]) -> bool:
@@ -715,19 +770,18 @@ def _steps(spec: KnobSpec, value: int) -> tuple[int | None, int | None]:
     return (down if down < value else None), (up if up > value else None)
 
 
-def _kept_by(requires: Sequence[Require], rungs: Sequence[Rung], spec: KnobSpec) -> Iterator[str]:
-    """What the knob does where it does something: the values nearest to a fit at which the running shape fails."""
+def _kept_by(requires: Sequence[Require], stays: tuple[int | None, int | None] | None, spec: KnobSpec,
+             binding: Collection[str]) -> str:
+    """How far the knob changes nothing: where the best shape stays best; else the constraints that move with it."""
+    if stays is not None and stays != (None, None):
+        low, high = (None if end is None else spec.show(end) for end in stays)
+        ends = f"up to {high}" if low is None else f"from {low} up" if high is None else f"from {low} to {high}"
+        return f"the best shape stays best {ends}"
     names = ", ".join(require.name for require in requires)
-    breaks = [(rung, other) for rung, other in pairwise(rungs)
-              if Verdict.FITS in (rung.verdict, other.verdict) and max(rung.verdict, other.verdict) != Verdict.FITS]
-    if not breaks:
-        yield f"{names} change{'s' * (len(requires) == 1)} with it, and do{'es' * (len(requires) == 1)} not bind"
-    for low, high in breaks:
-        above = low.verdict is Verdict.FITS
-        rung = high if above else low
-        edge = f"from {spec.show(rung.low)} up" if above else f"up to {spec.show(rung.high)}"
-        sure = "fails" if rung.verdict is Verdict.DOES_NOT_FIT else "may fail"
-        yield f"{edge} the running shape {sure} ({', '.join(rung.broken)}: {rung.outcome.word.replace('_', ' ')})"
+    one = len(requires) == 1
+    if any(require.name in binding for require in requires):
+        return f"{names} change{'s' * one} with it, by too little to count"
+    return f"{names} change{'s' * one} with it, and do{'es' * one} not bind"
 
 
 def read_facts(nodes: Iterable[Expr | Cond]) -> dict[str, Fact]:
@@ -742,8 +796,8 @@ def with_facts(question: Question, values: Mapping[str, Interval]) -> Question:
     return replace(question, site=replace(site, given=given))
 
 
-def by_solver(question: Question, seconds: float) -> int | None:
-    """The best value of a question by CP-SAT, in the goal's own count at worst; None where no shape holds.
+def by_solver(question: Question, seconds: float) -> tuple[int | None, dict[str, int]]:
+    """The best value of a question by CP-SAT, in the goal's own count at worst, and its shape; None where none holds.
 
     Raises Unknown where it is not proven in time.
     """
@@ -754,14 +808,14 @@ def by_solver(question: Question, seconds: float) -> int | None:
         lowering.zeroed = question.goal.shifts
         pair = lowering.number(question.goal.objective)
     except (Lacking, CannotLower, MissingFacts, ValueError):
-        return None
+        return None, {}
     side = pair.low if question.goal.sense == "max" else pair.high
     found = Stages(lowering, seconds).run([(side, question.goal.sense)])
     if found.status == "infeasible":
-        return None
+        return None, {}
     if found.status != "optimal":
         raise Unknown
-    return found.objective
+    return found.objective, found.shape
 
 
 def sensitivity_json(found: Sensitivity, spread: Spread | None = None) -> dict[str, Any]:
@@ -799,14 +853,6 @@ def sensitivity_json(found: Sensitivity, spread: Spread | None = None) -> dict[s
     return document
 
 
-def _shown(found: Sensitivity, value: int | None) -> int | float | None:
-    """A value of the goal in its unit. A speed counts from the law itself, which the solver had in stretches."""
-    best = found.best.value
-    if value is None or found.question.speed is None or best is None:
-        return unscaled(value, found.question.goal.scale)
-    return unscaled(value - found.base + best, found.question.goal.scale)
-
-
 def _knob_json(found: Sensitivity, worth: KnobWorth) -> dict[str, Any]:
     scale, spec = found.question.goal.scale, worth.spec
     rows = found.question.site.model.rows
@@ -840,8 +886,8 @@ def _fact_json(found: Sensitivity, worth: FactWorth) -> dict[str, Any]:
         "source": worth.source, "basis": worth.basis,
         "flips": {"down": worth.flips[0], "up": worth.flips[1], "open": list(worth.open)},
         "ends": None if worth.value.exact else {
-            "pessimistic": _shown(found, worth.pessimistic), "middle": _shown(found, worth.middle),
-            "optimistic": _shown(found, worth.optimistic)},
+            "pessimistic": unscaled(worth.pessimistic, scale), "middle": unscaled(worth.middle, scale),
+            "optimistic": unscaled(worth.optimistic, scale)},
         "cost": unscaled(worth.cost, scale),
     }
 
@@ -858,6 +904,8 @@ def _together_json(found: Sensitivity, pair: Together) -> dict[str, Any]:
 def _spread_json(found: Sensitivity, spread: Spread) -> dict[str, Any]:
     from optimizer.spread import RULE
 
+    scale = found.question.goal.scale
+
     def chance(item: Chance) -> dict[str, Any]:
         low, high = item.ends
         return {"share": item.share, "low": low, "high": high, "of": item.of}
@@ -866,7 +914,7 @@ def _spread_json(found: Sensitivity, spread: Spread) -> dict[str, Any]:
         "facts": list(spread.facts), "samples": spread.samples, "seed": spread.seed, "rule": RULE,
         "best_fits": chance(spread.best), "running_fits": chance(spread.running),
         "goal": None if spread.quantiles is None else dict(zip(
-            ("low", "median", "high"), (_shown(found, value) for value in spread.quantiles), strict=True)),
+            ("low", "median", "high"), (unscaled(value, scale) for value in spread.quantiles), strict=True)),
         "infeasible": spread.infeasible, "explained": spread.explained or None,
         "shares": [{"fact": share.fact, "alone": share.alone, "alone_half": share.alone_half, "total": share.total,
                     "total_half": share.total_half} for share in spread.shares],

@@ -196,7 +196,10 @@ def ask(
             raise ReadError(f"{name} cannot be opened: it moves nothing that is solved for", kind="usage")
         opened.append(name)
     names = [name for name in dict.fromkeys(opened) if name not in fixed]
-    if reader.condition(target.shifts_when) is not True or set(target.shifts_while_held) & set(names):
+    now = Reader(model, site.given, site.knobs)
+    moved = {name for name in target.shifts_while_held
+             if name in names or reader.knobs.get(name) != now.knobs.get(name)}
+    if reader.condition(target.shifts_when) is not True or moved:
         target = replace(target, shifts=frozenset())
     ranges = {name: range_of(model.knobs[name], reader, base, name) for name in names}
     held = tuple(name for name, spec in model.knobs.items()
@@ -204,7 +207,6 @@ def ask(
     for name in names:  # a free knob starts from its value as it is, stated or not
         if name not in base and name in reader.knobs:
             base[name] = reader.knobs[name].middle
-    now = Reader(model, site.given, site.knobs)
     running = {name: value.middle for name, value in now.knobs.items()}
     question = Question(site, target, base, fixed, ranges, held, tuple(bounds), top, running, now)
     asked_for = {*free, *(bound.name for bound in bounds)}
@@ -593,8 +595,8 @@ def gates_of(site: Site, now: Reader, shape: Mapping[str, int]) -> tuple[Compani
         return ()
     reader = Reader(site.model, site.given, shape)
     old, new, whole = pinned_of(site, now), pinned_of(site, reader), reader.number(row.expr)
-    if old is None or new is None:
-        return ()
+    if old is None or new is None or isinstance(now.number(row.expr), Missing) is not isinstance(whole, Missing):
+        return ()  # what one of the two shapes pins is not known, so neither is the difference
     step = -(-(new - old) // MIB)
     needed = -(-whole.high // MIB) if isinstance(whole, Interval) else 0
     moves, needs = f"the pinned ledger moves by {step:+,} MiB", f"the pinned ledger needs {needed:,} MiB"

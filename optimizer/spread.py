@@ -28,7 +28,8 @@ SECONDS_EACH: Final = 1.0
 _TWO_SIGMA: Final = 1.959964
 #: The assumption behind it, in words.
 RULE: Final = ("every value of a fact's interval is equally likely, and the facts are independent; nobody measured "
-               "that, so the shares weigh what is not known and do not promise how often a boot fails")
+               "that, so the shares weigh what is not known and do not promise how often a boot fails; where two facts "
+               "tell the same thing and a draw of them disagrees, the worse counts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ def _answers(questions: Sequence[Question]) -> list[int | None]:
             found.append(best.value)
             continue
         try:
-            found.append(by_solver(question, SECONDS_EACH))
+            found.append(by_solver(question, SECONDS_EACH)[0])
         except Unknown:
             found.append(None)
     return found

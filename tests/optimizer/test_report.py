@@ -367,7 +367,7 @@ def test_every_part_is_on_the_page(made: str) -> None:
     text = Reading(made).text
     for words in ("3,838 t/s", "better by 458.0 t/s", "pool_contract", "the server serves", "proven best",
                   "left under the ceiling", "static weights", "prefill against context", "hinge", "threshold",
-                  "Contradict each other", "max_num_seqs", "+507.0 t/s", "no shape fits", "bf16: not known",
+                  "Contradict each other", "max_num_seqs", "+506.7 t/s", "no shape fits", "bf16: not known",
                   "pair_ceiling",
                   "operator note 001", "grep MemTotal /proc/meminfo", "beaten by points"):
         assert words in text, words

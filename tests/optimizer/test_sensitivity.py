@@ -13,6 +13,7 @@ from measurements.site import load, read_site
 from models.evaluate import Reader
 from models.interval import GIB, MIB, Interval
 from optimizer import many, spread
+from optimizer.check import check
 from optimizer.sensitivity import KnobWorth, Sensitivity, sensitivity
 from optimizer.solve import Question, ask, bound_condition, hard_requires
 from optimizer.spread import Chance
@@ -249,3 +250,60 @@ def test_tables_for_the_terminal(capsys: Capture) -> None:
                   "All uncertain facts at once", "nobody measured that"):
         assert words in " ".join(said.out.split()), words
     assert spread.RULE
+
+
+@pytest.mark.parametrize("knob", ["max_num_seqs=2", "gpu_headroom_mib=160", "num_speculative_tokens=3"])
+def test_a_gain_of_speed_is_the_laws_own(knob: str, capsys: Capture) -> None:
+    """Not that of the straight stretches which the search has of it."""
+    pair = str(SITES / "stated-pair")
+    name, _, value = knob.partition("=")
+    worth = knob_of(told(capsys, pair, "--goal", "prefill"), name)
+    gain = next(worth[side]["reoptimised"] for side in ("down", "up") if str(worth[side]["to"]) == value)
+    values = [run(capsys, "solve", pair, "--goal", "prefill", "--top", "1", *words, "--json").document["shapes"][0][
+        "objective"]["value"] for words in ((), ("--given", knob))]
+    assert gain == pytest.approx(values[1] - values[0], abs=0.002)
+
+
+@pytest.mark.parametrize("name", ["stated-pair", "two-r9700", "host-pool", "unified-memory"])
+def test_ranges_of_the_running_shape_are_checks_own(name: str) -> None:
+    """At both ends of each range, with that knob alone set: gates stay, and defaults follow."""
+    own = load(read_site(SITES / name))
+    found = sensitivity(ask(own, "host-ram", top=1), facts=())
+    assert isinstance(found, Sensitivity)
+    ends = 0
+    for worth in found.knobs:
+        for rung in worth.rungs:
+            for value in (rung.low, rung.high):
+                said = check(own, {**own.knobs, worth.knob: value})
+                assert (said.verdict, said.outcome) == (rung.verdict, rung.outcome), (worth.knob, value)
+                ends += 1
+    assert ends >= 50
+
+
+def test_defaults_that_follow_are_not_frozen() -> None:
+    """Prompt-cache entries follow the slots and the branches on halogen from 0.13.3 on."""
+    made = site("halogen@0.17.4", container="v2", facts={"mem_total": "121.2159GiB", "host_left": "12GiB"}, knobs={
+        "ctx": 262_144, "kv_pool_positions": 262_144, "max_tok": 16_384, "kv_slots": 4, "host_reserve_gib": 20})
+    found = sensitivity(ask(made, "host-ram", top=1), knobs=("kv_slots", "cache_branches"), facts=())
+    assert isinstance(found, Sensitivity)
+    for worth in found.knobs:
+        assert {rung.verdict.word for rung in worth.rungs} >= {"fits", "does_not_fit"}, worth.knob
+        assert worth.stays is not None
+        assert worth.stays[1] is not None
+
+
+def test_what_nobody_stated_is_not_priced(capsys: Capture) -> None:
+    words = (str(SITES / "host-pool"), "--goal", "host-ram")
+    placement = knob_of(told(capsys, *words), "ngram_placement")
+    assert placement["down"]["to"] == "unstated"
+    assert placement["down"]["reoptimised"] is None
+    assert placement["down"]["why_not"] == "not known without ngram_table"
+    assert placement["up"]["reoptimised"] > 47 * GIB  # on disk it takes no RAM
+    assert run(capsys, "solve", *words, "--given", "ngram_placement=unstated").code == 4
+    wire = knob_of(told(capsys, str(SITES / "stated-pair"), "--goal", "prefill"), "tp_wire")
+    assert wire["down"]["why_not"]
+
+
+def test_what_lies_outside_the_data_is_said(capsys: Capture) -> None:
+    said = run(capsys, "sensitivity", str(SITES / "stated-pair"), "--goal", "prefill", "--extrapolate")
+    assert "Extrapolated: nobody measured there" in said.out
