@@ -133,7 +133,7 @@ def instances(engine: str, mode: str, measured: bool) -> tuple[Instance, ...]:
 
 @cache
 def fronts(engine: str, mode: str, measured: bool) -> tuple[Front, ...]:
-    return tuple(pareto(instance.questions) for instance in instances(engine, mode, measured))
+    return tuple(pareto(instance.questions, seconds=memory.PATIENCE) for instance in instances(engine, mode, measured))
 
 
 MEASURED = [("radiance@1.0.13", "pair"), ("radiance@1.2.2", "pair"), ("halogen@0.13.0", ""), ("halogen@0.17.4", "")]

@@ -210,7 +210,7 @@ def test_the_ends_of_a_fact_give_what_brute_force_finds() -> None:
                 assert fact.middle == found[1], where
                 assert {fact.pessimistic, fact.optimistic} == {found[0], found[2]}, where
                 compared["moved" if found[0] != found[2] else "same"] += 1
-    assert compared["moved"] >= 8, compared
+    assert compared["moved"] >= 5, compared
     assert compared["same"] >= 20, compared
 
 

@@ -425,7 +425,7 @@ def test_conflicts_and_repairs_are_brute_forces_own(engine: str, mode: str) -> N
             # the time limit: what is said is true, and that it may not be all
             assert all(any(part <= conflict for part in expected.conflicts) for conflict in fast.conflicts), number
             assert all(amount >= expected.single[name] for name, amount in fast.single.items()), number
-            assert fast.helpless <= expected.helpless, number
+            assert not fast.helpless & set(expected.single), number  # of what may be no minimal conflict
             seen["unsettled"] += 1
             continue
         assert fast.conflicts == expected.conflicts, number
