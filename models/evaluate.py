@@ -139,16 +139,18 @@ class Reader:
     """Reads a model's expressions for one shape: on intervals, and at the best-supported figures.
 
     A knob of ``shape`` may be an interval: then the reading is of all shapes that it allows.
-    What is written with a condition in ``assumed`` takes it for true.
+    What is written with a condition in ``assumed`` takes it for true. Where ``narrowed`` is off, nothing that a ledger
+    printed of this very shape counts, so that it compares with others.
     """
 
-    def __init__(self, model: EngineModel, given: Given, shape: BootKnobs, assumed: Collection[Cond] = ()) -> None:
+    def __init__(self, model: EngineModel, given: Given, shape: BootKnobs, assumed: Collection[Cond] = (), *,
+                 narrowed: bool = True) -> None:
         self._model, self._given, self._assumed = model, given, assumed
         self.knobs = Knobs(model, shape)
         as_is = Knobs(model, given.as_is)
         same = self._same = dict(self.knobs) == dict(as_is)
         self._inputs = {"knobs": self.knobs, "as_is": as_is, "facts": given.facts}
-        self._narrowing = self._all_printed() if same else {}
+        self._narrowing = self._all_printed() if same and narrowed else {}
         self.intervals = OnIntervals(knobs=self.knobs, as_is=as_is, facts=given.facts, printed=self._narrowing)
         self._walk = self._reading(self.intervals)
         self._shifted: dict[frozenset[str], Walk[Value, Truth]] = {}
@@ -314,7 +316,7 @@ def evaluate(model: EngineModel, given: Given, shape: Shape, reader: Reader | No
     notes = tuple(note.text for note in model.notes if reader.condition(note.when) is True)
     return Evaluation(
         dict(reader.knobs), quantities, constraints, verdict, outcome, outcomes,
-        tuple(sorted(reader.intervals.contradicted)), notes, _missing(model, reader, constraints), unread,
+        tuple(sorted(reader.intervals.contradicted)), notes, lacking(model, reader, constraints), unread,
     )
 
 
@@ -337,7 +339,8 @@ def _judge(constraints: tuple[Checked, ...]) -> tuple[Verdict, Outcome, tuple[Ou
     return verdict, outcomes[-1], outcomes
 
 
-def _missing(model: EngineModel, reader: Reader, constraints: tuple[Checked, ...]) -> tuple[str, ...]:
+def lacking(model: EngineModel, reader: Reader, constraints: tuple[Checked, ...]) -> tuple[str, ...]:
+    """The facts that a verdict on the shape needs, and nobody gave."""
     by_name = {c.require.name: c for c in constraints}
     found: list[str] = []
     for when, names in model.needs:

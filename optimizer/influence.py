@@ -15,7 +15,6 @@ from models.expr import (
     AtMost,
     Both,
     Cond,
-    Const,
     Either,
     Expr,
     Fact,
@@ -94,7 +93,6 @@ def _counting(node: Expr | Cond, reader: Reader) -> list[Expr | Cond]:
 
 def _told(node: Expr | Cond, child: Expr | Cond, name: str, reader: Reader, model: EngineModel) -> str:
     where = name or "the goal"
-    unit = model.rows[name].unit if name in model.rows else "B"
     if isinstance(node, Least | Greatest) and isinstance(child, Expr):
         word = "least" if isinstance(node, Least) else "greatest"
         others = [item for item in node.items if item is not child]
@@ -104,12 +102,13 @@ def _told(node: Expr | Cond, child: Expr | Cond, name: str, reader: Reader, mode
         if isinstance(own, Missing) or isinstance(value, Missing):
             return ""
         apart = own.low - value.high if word == "least" else value.low - own.high
-        gap = f" by {_amount(apart, unit)}" if apart > 0 else ""
-        other = _names(deciding) or _amount(value.low, unit)
+        unit = _unit(node, model)
+        gap = f" by {_amount(apart, unit)}" if apart > 0 and unit is not None else ""
+        other = _names(deciding) or f"{value.low:,}"
         less = "less" if word == "least" else "more"
-        return f"{where} is the {word} of {_names(child) or 'what it moves'} and {other}, and the latter is {less}{gap}"
+        return f"in {where}, {other} counts: it is {less} than {_names(child) or 'what it moves'}{gap}"
     if isinstance(node, FloorQuotient):
-        return f"{where} counts whole {_names(node.right) or 'units'}, and the difference is less than one"
+        return f"in {where}, what counts is whole {_names(node.right) or 'units'}, and the difference is less than one"
     if isinstance(node, AtMost):
         held = reader.condition(node) is True
         return (f"{where}: {_names(node.left) or 'what is needed'} {'stays within' if held else 'stays above'} "
@@ -132,20 +131,36 @@ def _amount(value: int, unit: str) -> str:
     return show_bytes(value) if unit == "B" else f"{value:,} {unit}".rstrip()
 
 
-def _names(node: Expr | Cond) -> str:
-    """What a side is made of, by the names nearest to it."""
+def _unit(node: Expr, model: EngineModel) -> str | None:
+    """The unit of what a node compares: that of all the rows and facts it is written with; None where they differ.
+
+    Of knobs alone it is the knobs' own; MiB knobs are counted in bytes where they stand beside rows or facts.
+    """
+    names = _nearest(node)
+    units = {model.rows[name].unit for name in names if name in model.rows}
+    units |= {model.facts[name].unit for name in names if name in model.facts}
+    knobs = {model.knobs[name].unit for name in names if name in model.knobs} - {""}  # switches only choose
+    if units == {"B"} and knobs <= {"MiB"}:
+        return "B"
+    either = units | knobs
+    return either.pop() if len(either) == 1 else None
+
+
+def _nearest(node: Expr | Cond) -> list[str]:
+    """The names nearest to a node: of rows, facts and knobs."""
     found: dict[str, None] = {}
-    pending: list[Expr | Cond] = [node]
+    pending: list[Expr | Cond] = list(parts(node)) if isinstance(node, Least | Greatest) else [node]
     while pending:
         item = pending.pop(0)
         if isinstance(item, Named | Knob | AsIs | Fact):
             found[item.name] = None
-        elif isinstance(item, Const):
-            continue
         else:
             pending += parts(item)
-    names = list(found)
-    if not names and isinstance(node, Const):
-        return show_bytes(node.value) if abs(node.value) > 1 << 20 else str(node.value)
+    return list(found)
+
+
+def _names(node: Expr | Cond) -> str:
+    """What a side is made of, in words."""
+    names = _nearest(node)
     more = ", ..." if len(names) > _MOST_NAMES else ""
-    return " and ".join(names[:_MOST_NAMES]) + more if len(names) < 2 else f"({', '.join(names[:_MOST_NAMES])}{more})"
+    return names[0] if len(names) == 1 else f"({', '.join(names[:_MOST_NAMES])}{more})" if names else ""

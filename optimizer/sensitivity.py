@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from measurements.records import ReadError
 from models.declare import KnobSpec, Outcome, Phase, Require, Verdict
-from models.evaluate import Reader, judge
+from models.evaluate import Reader, judge, lacking
 from models.expr import Cond, Expr, Fact, Missing, inside, knobs_in
 from models.interval import Interval, point
 from optimizer.box import reach
-from optimizer.check import SCHEMA_VERSION, MissingFacts, engine_json, shape_json
+from optimizer.check import SCHEMA_VERSION, MissingFacts, engine_json, how_to_get, shape_json
 from optimizer.documents import laws_used_json, objective_json, unscaled, within_json
 from optimizer.influence import stops
 from optimizer.pareto import step_of
@@ -56,14 +56,14 @@ class Move:
 
     ``reoptimised`` is the gain with all else optimised again: None where no shape holds (``why_not`` says so where it
     is another reason). ``alone`` is the gain with all else as in the best shape, None where that shape does not hold;
-    ``verdict`` and ``outcome`` judge that shape.
+    ``verdict`` and ``outcome`` judge that shape, None where facts are missing to.
     """
 
     to: int
     reoptimised: int | None
     alone: int | None
-    verdict: Verdict
-    outcome: Outcome
+    verdict: Verdict | None
+    outcome: Outcome | None
     why_not: str = ""
 
 
@@ -87,7 +87,7 @@ class KnobWorth:
     its best (the least and the greatest). None where that is not computed; an end is None where the knob's own range
     ends. ``rungs`` is what becomes of the running shape as this knob alone moves. ``nothing`` says why no step of it
     changes the goal; None where one does. ``moves`` are the rows that a step (up, where that fits) moves in the best
-    shape: by how much their least value does.
+    shape: by how much their least value does, or their greatest where that alone moves.
     """
 
     knob: str
@@ -206,14 +206,28 @@ class _Study:
         self._goals: dict[tuple[object, ...], Question | str] = {}
         self._followed: dict[int, tuple[Expr, bool]] = {}
         self._known: dict[int, tuple[Question, int | None]] = {}
+        self._unknown: dict[tuple[str, int], str] = {}
         self._put: dict[tuple[bool, tuple[tuple[str, int], ...]], Question | str] = {}
         # every requirement that the facts allow to judge
         self._judged = list(hard_requires(question))
-        value = self._values([question])[0]
+        self._keep_guarded()
+        value = self._values([self._question])[0]
         if value is None:
             raise AssertionError("the best shape was found")
         self._base = value
         self._step = step_of(question.goal, value)
+
+    def _keep_guarded(self) -> None:
+        """Lets no free knob fall below what it is where facts are missing to tell how far it may."""
+        question = self._question
+        free = dict(question.free)
+        for require in self._open_guards:
+            for name in set(require.guards) & free.keys():
+                low, high = free[name]
+                free[name] = (max(low, min(question.running.get(name) or 0, self._best.shape[name])), high)
+                lacks = ", ".join(sorted(self._reader.check(require).missing))
+                self._late.append(f"{name} is not lowered: how far it may be is not known without {lacks}")
+        self._question = replace(question, free=free)
 
     def run(self, only: Collection[str] | None, among: Collection[str] | None) -> Sensitivity:
         """What the knobs of ``only`` and the facts of ``among`` are worth; of all there are where None."""
@@ -283,21 +297,40 @@ class _Study:
         return self._asked(replace(question, base=base, free=free), values)
 
     def _not_known(self, values: Mapping[str, int]) -> str:
-        """Why what these values do is not known, where it is not."""
-        question = self._question
-        site, goal = question.site, question.goal
-        if set(values) & set(goal.shifts_while_held) and goal.shifts:
-            shape = question.base | self._best.shape | dict(values)
-            told = Reader(site.model, site.given, shape).number(goal.objective)
-            if isinstance(told, Missing):
-                return f"not known without {', '.join(sorted(told.names))}"
-        for speed in question.speeds:
+        """Why what these values do is not known, where it is not: each by itself, or the goal with all of them."""
+        found = [text for name, value in values.items() if (text := self._unknown_step(name, value))]
+        return found[0] if found else ""
+
+    def _unknown_step(self, name: str, value: int) -> str:
+        if (name, value) not in self._unknown:
+            self._unknown[name, value] = self._lacks(name, value) or self._no_law(name, value)
+        return self._unknown[name, value]
+
+    def _lacks(self, name: str, value: int) -> str:
+        """The facts that the verdict on the step, or the goal, needs and nobody gave."""
+        question, goal = self._question, self._question.goal
+        missing = set(self._judged_at(self._best.shape | {name: value})[3])
+        if name in goal.shifts_while_held and goal.shifts:  # what shifts the goal is another fact now
+            told = self._at({name: value}).number(goal.objective)
+            missing |= told.names if isinstance(told, Missing) else set()
+        # an open constraint may forbid to lower what it guards
+        if value < (question.running.get(name) or 0):
+            for require in self._open_guards:
+                if name in require.guards:
+                    missing |= self._reader.check(require).missing
+        return f"not known without {', '.join(sorted(missing))}" if missing else ""
+
+    @cached_property
+    def _open_guards(self) -> list[Require]:
+        return [require for require in self._judged if require.guards and self._reader.check(require).missing]
+
+    def _no_law(self, name: str, value: int) -> str:
+        for speed in self._question.speeds:
             for used in speed.used:
                 for key in used.law.spec.keys:
-                    old = question.base.get(key.knob)
-                    if key.knob in values and values[key.knob] != old and not key.presence and (
-                            not used.law.conditions[key.knob]):
-                        return f"another {key.knob}: {UNSTATED}"
+                    if key.knob == name and value != self._question.base.get(name) and not key.presence and (
+                            not used.law.conditions[name]):
+                        return f"another {name}: {UNSTATED}"
         return ""
 
     def _asked(self, moved: Question, values: Mapping[str, int]) -> Question | str:
@@ -381,9 +414,9 @@ class _Study:
         values, fixed = self._answered(again), self._answered(alone)
         found: dict[tuple[str, int | None], Move] = {}
         for (name, to), question, value, other in zip(places, again, values, fixed, strict=True):
-            verdict, outcome, _ = self._verdict(self._best.shape | {name: to})
-            found[name, to] = Move(to, self._gain(value), self._gain(other), verdict, outcome,
-                                   question if isinstance(question, str) else "")
+            verdict, outcome, _, missing = self._judged_at(self._best.shape | {name: to})
+            found[name, to] = Move(to, self._gain(value), self._gain(other), None if missing else verdict,
+                                   None if missing else outcome, question if isinstance(question, str) else "")
         return {name: (found.get((name, steps[name][0])), found.get((name, steps[name][1]))) for name in names}
 
     def _knobs(self, names: Sequence[str]) -> list[KnobWorth]:
@@ -407,41 +440,44 @@ class _Study:
         known = self._best.checked.evaluation.shape.get(name)
         return known.low if known is not None and known.exact else default
 
-    def _verdict(self, shape: dict[str, int], *, along: bool = True) -> tuple[Verdict, Outcome, tuple[str, ...]]:
-        """The verdict on a shape as far as the facts allow, and what it breaks or may break; with what moves along."""
+    def _judged_at(self, shape: dict[str, int], *, along: bool = True) -> tuple[
+            Verdict, Outcome, tuple[str, ...], tuple[str, ...]]:
+        """The verdict on a shape, its outcome, what it breaks or may break, and the facts that the verdict lacks.
+
+        With what moves along, or without.
+        """
         site = self._question.site
         if along:
             shape |= {companion.knob: companion.after for companion in companions_of(self._question, shape)}
         reader = Reader(site.model, site.given, shape)
         verdict, outcome, _, constraints = judge(site.model, reader)
         broken = tuple(c.require.name for c in constraints if c.hard and c.verdict not in (None, Verdict.FITS))
-        return verdict, outcome, broken
+        return verdict, outcome, broken, lacking(site.model, reader, constraints)
 
     def _worth(self, name: str, down: Move | None, up: Move | None) -> KnobWorth:
         spec = self._question.site.model.knobs[name]
         free = name in self._question.free
         rungs = tuple(self._rungs(name))
-        moved = self._moved_rows(name, [move for move in (down, up) if move is not None])
+        moved = self._moved_rows([(name, move) for move in (down, up) if move is not None])
         gains = [gain for move in (down, up) if move is not None for gain in (move.reoptimised, move.alone)]
         still = not any(gains) and any(gain is not None for gain in gains)
         stays = None if spec.kind in ("choice", "switch") else self._stays(name)
         nothing = self._why_nothing(name, down, up, stays) if still else None
         return KnobWorth(name, spec, self._best_value(name), spec.step, free, down, up, stays, rungs, moved, nothing)
 
-    def _moved_rows(self, name: str, moves: Sequence[Move]) -> dict[str, int]:
-        """The rows that the first of ``moves`` which fits moves in the best shape: by how much, at worst."""
-        question = self._question
-        model, given = question.site.model, replace(question.site.given, printed={})
-        before = Reader(model, given, self._best.shape)
-        moves = [move for move in moves if move.verdict is Verdict.FITS] or list(moves)
-        found: dict[str, int] = {}
-        for move in reversed(moves):
-            after = Reader(model, given, self._best.shape | {name: move.to})
-            for row in model.rows.values():
-                old, new = before.plain(row.expr), after.plain(row.expr)
-                if isinstance(old, Interval) and isinstance(new, Interval) and old != new:
-                    found.setdefault(row.name, new.low - old.low or new.high - old.high)
-            break
+    def _moved_rows(self, moves: Sequence[tuple[str, Move]]) -> dict[str, int]:
+        """The rows that the last of ``moves`` which fits, or else the last, moves in the best shape: by how much their
+        least value does, or their greatest where that alone moves.
+        """
+        if not moves:
+            return {}
+        name, move = next((pair for pair in reversed(moves) if pair[1].verdict is Verdict.FITS), moves[-1])
+        before, after = self._reader, self._at({name: move.to})
+        found = {}
+        for row in self._question.site.model.rows.values():
+            old, new = before.number(row.expr), after.number(row.expr)
+            if isinstance(old, Interval) and isinstance(new, Interval) and old != new:
+                found[row.name] = new.low - old.low or new.high - old.high
         return found
 
     def _rungs(self, name: str) -> Iterator[Rung]:
@@ -466,29 +502,34 @@ class _Study:
                 ends = rungs(question, running, name, (min(low, now), max(high, now)), conditions)
             except NotForBoxes:
                 return
-        joined: Rung | None = None
-        for rung in (part for low, high in ends for part in self._exact_rungs(name, running, low, high, spec.grid)):
-            if joined is not None and _alike(joined, rung):
-                joined = replace(joined, high=rung.high)
-                continue
-            if joined is not None:
-                yield joined
-            joined = rung
-        if joined is not None:
-            yield joined
+        joined: list[Rung] = []
+        try:
+            for rung in (part for low, high in ends for part in self._exact_rungs(name, running, low, high, spec.grid)):
+                if joined and _alike(joined[-1], rung):
+                    joined[-1] = replace(joined[-1], high=rung.high)
+                else:
+                    joined.append(rung)
+        except MissingFacts:
+            return  # somewhere on the way nobody can tell
+        yield from joined
 
     def _exact_rungs(self, name: str, running: dict[str, int], low: int, high: int, grid: int) -> Iterator[Rung]:
         """A range as plain arithmetic has it, which is tighter at its ends than the search."""
-        first, last = (Rung(at, at, *self._verdict(running | {name: at}, along=False)) for at in (low, high))
+        def rung(at: int) -> Rung:
+            verdict, outcome, broken, missing = self._judged_at(running | {name: at}, along=False)
+            if missing:
+                raise MissingFacts(how_to_get(self._question.site.model, missing))
+            return Rung(at, at, verdict, outcome, broken)
+
+        first, last = rung(low), rung(high)
         while not _alike(first, last):
             below, above = low, high  # the first reads as at `below`, and no longer at `above`
             while above - below > grid:
                 middle = below + (above - below) // grid // 2 * grid
-                at = Rung(middle, middle, *self._verdict(running | {name: middle}, along=False))
-                below, above = (middle, above) if _alike(first, at) else (below, middle)
+                below, above = (middle, above) if _alike(first, rung(middle)) else (below, middle)
             yield replace(first, low=low, high=below)
             low = above
-            first = Rung(low, low, *self._verdict(running | {name: low}, along=False))
+            first = rung(low)
         yield replace(first, low=low, high=high)
 
     def _stays(self, name: str) -> tuple[int | None, int | None] | None:
@@ -517,10 +558,10 @@ class _Study:
         found: list[int | None] = []
         for sense, end in (("min", low), ("max", high)):
             self._resolved += 1
-            reached = stages.run([(lowering.side_of(name), sense)], limits=limit)  # type: ignore[list-item]
-            if reached.status != "optimal":
+            there = stages.run([(lowering.side_of(name), sense)], limits=limit)  # type: ignore[list-item]
+            if there.status != "optimal":
                 raise Unknown
-            found.append(None if reached.shape[name] == end else reached.shape[name])
+            found.append(None if there.shape[name] == end else there.shape[name])
         return found[0], found[1]
 
     def _unbeaten(self, name: str) -> tuple[int | None, int | None]:
@@ -585,7 +626,7 @@ class _Study:
 
     @cached_property
     def _reader(self) -> Reader:
-        return Reader(self._question.site.model, replace(self._question.site.given, printed={}), self._best.shape)
+        return self._at({})
 
     def _first_beaten(self, name: str, now: int, low: int, high: int, above: bool) -> int | None:
         """The value nearest to ``now`` at which some shape is a step better than the best shape is there."""
@@ -647,8 +688,9 @@ class _Study:
         return any(told(reader) != told(self._reader) for reader in steps)
 
     def _at(self, values: Mapping[str, int]) -> Reader:
+        """Reads the best shape with these values, without what a ledger printed of one of them."""
         site = self._question.site
-        return Reader(site.model, replace(site.given, printed={}), self._best.shape | dict(values))
+        return Reader(site.model, site.given, self._best.shape | dict(values), narrowed=False)
 
     # facts
 
@@ -861,8 +903,9 @@ def _knob_json(found: Sensitivity, worth: KnobWorth) -> dict[str, Any]:
         if item is None:
             return None
         return {"to": spec.show(item.to), "reoptimised": unscaled(item.reoptimised, scale),
-                "fixed": unscaled(item.alone, scale), "fixed_verdict": item.verdict.word,
-                "fixed_outcome": item.outcome.word, "why_not": item.why_not or None}
+                "fixed": unscaled(item.alone, scale),
+                "fixed_verdict": None if item.verdict is None else item.verdict.word,
+                "fixed_outcome": None if item.outcome is None else item.outcome.word, "why_not": item.why_not or None}
 
     def end(value: int | None) -> Any:
         return None if value is None else spec.show(value)

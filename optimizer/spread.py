@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import isfinite, sqrt
 from typing import Any, Final
 
 from measurements.records import ReadError
@@ -21,6 +21,7 @@ from optimizer.solve import Question
 
 #: Draws of the base sequence; each takes as many answers as there are facts, and two more.
 SAMPLES: Final = 128
+MOST_SAMPLES: Final = 16_384
 SEED: Final = 1
 #: What one question may take where only CP-SAT decides it.
 SECONDS_EACH: Final = 1.0
@@ -94,15 +95,17 @@ def spread(found: Sensitivity, *, samples: int = SAMPLES, seed: int = SEED,
     ``progress`` is told how many draws are done, of how many. Raises ReadError of kind ``usage`` where SALib is not
     installed, or ``samples`` is no power of two.
     """
-    if samples < 2 or samples & (samples - 1):
-        raise ReadError(f"--samples {samples}: write a power of two, such as {SAMPLES}", kind="usage")
+    if not 2 <= samples <= MOST_SAMPLES or samples & (samples - 1):
+        raise ReadError(f"--samples {samples}: write a power of two up to {MOST_SAMPLES:,}, such as {SAMPLES}",
+                        kind="usage")
     uncertain = [worth for worth in found.facts if not worth.value.exact]
     names = tuple(worth.fact for worth in uncertain)
     drawn = _drawn(uncertain, samples, seed)
     draws = [{name: point(round(value)) for name, value in zip(names, row, strict=True)} for row in drawn]
     question = found.question
     best_shape = _as_it_is(question, question.base | found.best.shape)
-    running = _as_it_is(question, question.base | question.running)
+    # what the running shape does not state follows its defaults
+    running = replace(_as_it_is(question, question.base | question.running), base=dict(question.site.knobs))
     goals: list[int | None] = []
     fits: list[bool] = []
     runs: list[bool] = []
@@ -182,4 +185,7 @@ def _explained(found: Sensitivity, uncertain: Sequence[Any], goals: Sequence[int
     told = sobol.analyze(_problem(uncertain), np.array(values), calc_second_order=False, seed=seed)
     shares = [Share(worth.fact, *(float(told[key][place]) for key in ("S1", "S1_conf", "ST", "ST_conf")))
               for place, worth in enumerate(uncertain)]
+    if not all(isfinite(number) for share in shares for number in (share.alone, share.alone_half, share.total,
+                                                                   share.total_half)):
+        return "", ()  # too few draws differ for a share to have an interval
     return what, tuple(sorted(shares, key=lambda share: -share.total))

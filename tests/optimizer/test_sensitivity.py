@@ -13,9 +13,9 @@ from measurements.site import load, read_site
 from models.evaluate import Reader
 from models.interval import GIB, MIB, Interval
 from optimizer import many, spread
-from optimizer.check import check
+from optimizer.check import MissingFacts, check
 from optimizer.sensitivity import KnobWorth, Sensitivity, sensitivity
-from optimizer.solve import Question, ask, bound_condition, hard_requires
+from optimizer.solve import Question, ask, bound_condition, hard_requires, solve
 from optimizer.spread import Chance
 from tests.made_sites import IQ4R, site
 from tests.optimizer.servers import Said
@@ -82,7 +82,7 @@ def test_the_demand_knob_of_181_changes_nothing() -> None:
     assert "kv_ceiling stays above (claimable, elastic, expert_floor)" in demand.nothing
     slab = funded("slab", 12, 12_288, 4)["max_num_seqs"]
     assert slab.nothing is not None
-    assert "experts is the greatest of (elastic, kv_ceiling) and expert_floor" in slab.nothing
+    assert "in experts, expert_floor counts: it is more than (elastic, kv_ceiling) by 8." in slab.nothing
 
 
 def test_a_host_pool_beyond_the_plane_changes_nothing() -> None:
@@ -93,9 +93,11 @@ def test_a_host_pool_beyond_the_plane_changes_nothing() -> None:
         assert (pool.down.reoptimised, pool.down.alone) == (0, 0)
         assert set(pool.moves) == {"pinned_total"}
         assert pool.nothing is not None
-        assert "expert_floor is the greatest of (expert_plane, spare, host_pool_mib, ...) and 0" in pool.nothing
+        assert ("in expert_floor, 0 counts: it is more than (expert_plane, spare, host_pool_mib, ...) by 14."
+                in pool.nothing)
     below = funded("slab", 8, 20_000, 8)["host_pool_mib"]
-    assert below.nothing is None or "the latter is more" in below.nothing
+    assert below.nothing is not None
+    assert "in experts, (elastic, kv_ceiling) counts: it is more than expert_floor by" in below.nothing
 
 
 def test_two_knobs_may_be_worth_more_together(capsys: Capture) -> None:
@@ -307,3 +309,40 @@ def test_what_nobody_stated_is_not_priced(capsys: Capture) -> None:
 def test_what_lies_outside_the_data_is_said(capsys: Capture) -> None:
     said = run(capsys, "sensitivity", str(SITES / "stated-pair"), "--goal", "prefill", "--extrapolate")
     assert "Extrapolated: nobody measured there" in said.out
+
+
+def test_a_step_that_needs_facts_nobody_gave_is_not_known() -> None:
+    """Of an unknown container only the fp8 pages are known: solve asks for those of bf16, and no gain stands for them.
+    """
+    made = site("radiance@1.0.13", facts={
+        "pair_ceiling": "30969MiB", "settle_floor": "209MiB", "static_weights": "4GiB", "kv_page_fp8": "26KiB",
+        "kv_block": 4, "kv_state": "110MiB", "checkpoint_bytes": "55MiB"}, knobs={
+        "tp": 2, "kv_cache_dtype": "fp8", "max_num_seqs": 3, "max_model_len": 100_000, "vram_weights_mib": 22_208,
+        "vram_kv_mib": 6912, "num_speculative_tokens": 2, "host_pool_mib": 40_960})
+    question = ask(made, "context", top=1)
+    found = sensitivity(question)
+    assert isinstance(found, Sensitivity)
+    knobs = {worth.knob: worth for worth in found.knobs}
+    down = knobs["kv_cache_dtype"].down
+    assert down is not None
+    assert (down.reoptimised, down.alone, down.verdict, down.why_not) == (
+        None, None, None, "not known without kv_page_bf16")
+    assert knobs["kv_cache_dtype"].rungs == ()
+    with pytest.raises(MissingFacts):
+        solve(ask(made, "context", given={"kv_cache_dtype": "bf16"}, top=1))
+    # how far experts may lose memory depends on the plane, which nobody gave
+    assert knobs["host_pool_mib"].down is not None
+    assert "expert_plane" in knobs["host_pool_mib"].down.why_not
+    assert any("vram_weights_mib is not lowered" in text for text in found.warnings)
+    assert found.base == solve(question).shapes[0].objective.low
+
+
+def test_differences_carry_their_own_unit() -> None:
+    """Tokens are no bytes: what is worked on at once is the least of max_tok and ctx."""
+    made = site("halogen@0.13.0", container="w4b", facts={"mem_total": "121.2159GiB"}, knobs={
+        "ctx": 16_384, "kv_pool_positions": 262_144, "max_tok": 65_536, "host_reserve_gib": 20})
+    found = sensitivity(ask(made, "host-ram", top=1), knobs=("max_tok",), facts=())
+    assert isinstance(found, Sensitivity)
+    (worth,) = found.knobs
+    assert worth.nothing is not None
+    assert "ctx counts: it is less than max_tok by 49,152 tokens" in worth.nothing
