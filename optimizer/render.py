@@ -655,6 +655,8 @@ def show_sensitivity(document: dict[str, Any]) -> None:
         console.print("gain: all else optimised again; alone: all else as in the best shape; stays best: values of a "
                       "held knob\nat which the best shape fits and is not beaten by a step, of a free one those that "
                       "cost less than a step")
+        if "laws" in document:
+            console.print("no fit: no shape fits there, or none within the data")
     _list(console, "Worth more together", (
         f"{_safe(' and '.join(f'{name} {setting_of(value)}' for name, value in pair['knobs'].items()))}: "
         f"{_gain(pair['together'], unit)}; each by itself {' and '.join(_gain(gain, unit) for gain in pair['apart'])}"
@@ -684,8 +686,8 @@ def _step_cells(move: Mapping[str, Any] | None, unit: str) -> list[str]:
         return ["", "", ""]
     again = "not known" if move["why_not"] else _gain(move["reoptimised"], unit)
     alone = "not known" if move["why_not"] else _gain(move["fixed"], unit)
-    if move["fixed"] is None and not move["why_not"] and move["fixed_verdict"] == "knife_edge":
-        alone = "knife edge"
+    if move["fixed"] is None and not move["why_not"]:  # one that fits has no figure where nobody measured
+        alone = {"knife_edge": "knife edge", "fits": "outside the data"}.get(move["fixed_verdict"], alone)
     return [setting_of(move["to"]), again, alone]
 
 

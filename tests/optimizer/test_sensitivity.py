@@ -311,6 +311,13 @@ def test_what_lies_outside_the_data_is_said(capsys: Capture) -> None:
     assert "Extrapolated: nobody measured there" in said.out
 
 
+def test_a_shape_that_fits_but_was_not_measured_is_not_called_unfit(capsys: Capture) -> None:
+    said = run(capsys, "sensitivity", str(SITES / "stated-pair"), "--goal", "balanced")
+    line = next(line for line in said.out.splitlines() if line.startswith("vram_weights_mib"))
+    assert line.count("outside the data") == 2
+    assert "no fit: no shape fits there, or none within the data" in said.out
+
+
 def test_a_step_that_needs_facts_nobody_gave_is_not_known() -> None:
     """Of an unknown container only the fp8 pages are known: solve asks for those of bf16, and no gain stands for them.
     """
