@@ -18,11 +18,11 @@ from models.declare import KnobSpec, Outcome, Phase, Require, Verdict
 from models.evaluate import Reader, judge, lacking
 from models.expr import Cond, Expr, Fact, Missing, inside, knobs_in
 from models.interval import Interval, point
-from optimizer.box import reach
 from optimizer.check import SCHEMA_VERSION, MissingFacts, engine_json, how_to_get, shape_json
 from optimizer.documents import laws_used_json, objective_json, unscaled, within_json
 from optimizer.influence import stops
 from optimizer.pareto import step_of
+from optimizer.reach import reach
 from optimizer.solve import (
     Answer,
     Question,

@@ -21,8 +21,8 @@ from models.expr import Both, Curve, Expr, Knob, Missing, Value, knobs_in, lift,
 from models.interval import Interval
 from models.laws import Axis, LawSpec, Metric
 from models.versions import parse_version
-from optimizer.box import reach
 from optimizer.check import MissingFacts
+from optimizer.reach import reach
 
 if TYPE_CHECKING:
     from measurements.laws.law import Law, Prediction

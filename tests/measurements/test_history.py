@@ -74,7 +74,8 @@ history.append(Path(sys.argv[1]), verdict(7, "x" * 400))
 
 def start(code: str, *words: str) -> subprocess.Popen[bytes]:
     """A process of its own that runs ``code`` in this house."""
-    return subprocess.Popen([sys.executable, "-c", code, *words], cwd=ROOT)
+    return subprocess.Popen([sys.executable, "-c", code, *words], cwd=ROOT, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE)
 
 
 def test_a_kill_in_mid_write(tmp_path: Path) -> None:
@@ -117,6 +118,9 @@ import sys
 from pathlib import Path
 from measurements.history import append
 from tests.measurements.test_history import verdict
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+sys.stdin.readline()
 for number in range(200):
     append(Path(sys.argv[1]), verdict(number, sys.argv[2] * (1 + number * 37 % 9000)))
 """
@@ -125,6 +129,13 @@ for number in range(200):
 def test_two_writers_at_once(tmp_path: Path) -> None:
     file = tmp_path / "h.jsonl"
     processes = [start(MANY, str(file), letter) for letter in "ab"]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+    for process in processes:  # neither begins while the other still imports
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.close()
     assert [process.wait(timeout=60) for process in processes] == [0, 0]
     found = read_history(file)
     assert found.skipped == ()

@@ -12,8 +12,8 @@ from models.declare import EngineModel, KnobSpec
 from models.evaluate import Given
 from models.expr import AtMost, Cond, Curve, Expr, Fact, Knob, OnIntervals, Truth, Value, Walk, lift, select, total
 from models.interval import MIB, Interval, point
-from optimizer.box import reach
 from optimizer.lower import Found, Lowering, Sense, Stages
+from optimizer.reach import reach
 from optimizer.speed import MICRO, robust
 from tests.made_sites import IQ4R, site
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 
 from measurements.site import Site
 from models.interval import GIB, MIB, Interval, point
-from optimizer.box import Box, box_search
-from optimizer.solve import Answer, Bound, Question, ask, bound_condition, hard_requires, solve
+from optimizer.solve import Answer, Bound, Question, ask, solve
 from tests import twin
 from tests.made_sites import IQ4R, Word, site, with_grids
 from tests.twin import Tried, Whole
@@ -414,23 +412,3 @@ def test_a_conflict_is_minimal(engine: str, mode: str) -> None:
             assert possible([other for other in members if other != member]), (number, names, member)
         checked += 1
     assert checked >= 6
-
-
-@pytest.mark.parametrize(("engine", "mode"), GENERATIONS)
-def test_the_search_without_a_solver_agrees(engine: str, mode: str) -> None:
-    said: Counter[str] = Counter()
-    for number, instance, answer in islice(pairs(engine, mode), 0, None, 2):
-        question = instance.question
-        conditions = [require.holds for require in hard_requires(question)]
-        conditions += [bound_condition(instance.made.model, bound) for bound in question.bounds]
-        grids = {name: instance.made.model.knobs[name].grid for name in question.free}
-        found = box_search(instance.made.model, instance.made.given, question.base, Box(dict(question.free)), grids,
-                           conditions)
-        said[found] += 1
-        if found == "open":
-            continue
-        assert (found == "infeasible") is (answer.status == "infeasible"), number
-        assert (found == "infeasible") is (instance.best() is None), number
-    assert said["open"] <= PER_GENERATION // 10, said
-    assert min(said["feasible"], said["infeasible"]) >= 1, said
-

@@ -29,7 +29,7 @@ from tests.twin import Tried, Whole
 #: Instances of each generation.
 EACH = 27
 #: What one explanation may take here.
-SECONDS = 1.0
+SECONDS = 4.0
 GENERATIONS = (
     ("radiance@1.0.5", "derived"), ("radiance@1.0.5", "pair"), ("radiance@1.0.13", "derived"),
     ("radiance@1.0.13", "pair"), ("radiance@1.0.13", "cache stated"), ("radiance@1.2.2", "derived"),
