@@ -100,7 +100,7 @@ def probe(asked: Asked, tell: Callable[[str], None] = lambda _: None) -> dict[st
     legs = ladder(window, asked.depths, streams=asked.streams, boundary=at_once, repeat=asked.repeat)
     measuring.limits = within(legs, limits)
     now = datetime.now(UTC)
-    source = f"shapewright probe of {server.host}:{server.port} at {now:%Y-%m-%d %H:%M:%S} UTC"
+    source = f"shapewright probe of {server.shown.partition('//')[2]} at {now:%Y-%m-%d %H:%M:%S} UTC"
     subject = _subject(asked, measuring, f"{now:%Y-%m-%d}", source)
     if subject is None:
         measuring.told.append("no points: nobody says whose they would be (give the site, or --engine NAME@VERSION)")

@@ -87,9 +87,11 @@ class Server:
 
     @property
     def shown(self) -> str:
-        """As a URL; it never held a login."""
+        """As a URL; it never held a login, and nothing in its path that looks like a key is shown."""
+        from measurements.config import redact
+
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http{'s' if self.secure else ''}://{host}:{self.port}{self.path}"
+        return f"http{'s' if self.secure else ''}://{host}:{self.port}{redact(self.path)}"
 
     @property
     def local(self) -> bool:

@@ -108,9 +108,9 @@ class Counter:
         return round(slope * characters + base)
 
     def at_most(self, characters: int) -> int:
-        """What a prompt of so many characters is charged before it is sent: each of them a token until one was
-        counted."""
-        return round(self.tokens(characters) * 1.02) + 8 if self.known else characters
+        """What a prompt of so many characters is charged before it is sent: until a token was counted, as much as a
+        tokenizer makes of it that knows bytes alone, in a template."""
+        return round(self.tokens(characters) * 1.02) + 8 if self.known else characters * 3 // 2 + TEMPLATE
 
     def characters(self, tokens: int) -> int:
         """How many characters make a prompt of about so many tokens."""

@@ -169,14 +169,20 @@ def test_an_answer_that_goes_on_is_cut(engine: int) -> None:
 
 def test_what_it_takes_is_what_the_server_counts(engine: int) -> None:
     taken: list[int] = []
+    timings: list[dict[str, Any]] = []
 
     def piece(_: int, chunk: dict[str, Any]) -> dict[str, Any]:
         taken.append((chunk.get("usage") or {}).get("total_tokens", 0))
+        timings.extend([chunk["timings"]] if "timings" in chunk else [])
         return chunk
 
     with probing(engine, Faults(piece=piece)) as (probe, _):
-        one(probe, 128, 256)
+        one(probe, 512, 768)
     assert probe.tokens == sum(taken) > 0
+    for found, own in zip(probe.found, timings[-2:], strict=True):  # the rates by hand, the first token being prefill's
+        rates = {row["metric"]: float(row["value"]) for row in rows_of(found, SUBJECT)}
+        assert rates["prefill"] == pytest.approx(own["prompt_n"] / own["prompt_ms"] * 1000, rel=0.01)
+        assert rates["decode"] == pytest.approx((own["predicted_n"] - 1) / own["predicted_ms"] * 1000, rel=0.2)
     faults = Faults()
     few = Limits(60, 40, 300)
     with probing(engine, faults, limits=few) as (probe, _), pytest.raises(ReadError, match="max-tokens"):

@@ -56,6 +56,7 @@ def test_retry_after() -> None:
     ("http://localhost:8080/llm/v1/chat/completions", "http://localhost:8080/llm", True),
     ("http://[::1]:7770/llm/v1", "http://[::1]:7770/llm", True),
     ("https://box.lan", "https://box.lan:443", False),
+    ("https://box.lan/sk-abcdefgh12345678abcd/v1", "https://box.lan:443/<secret>", False),
     ("http://localhost.evil.example:80", "http://localhost.evil.example:80", False),
 ])
 def test_urls(url: str, shown: str, local: bool) -> None:
@@ -168,7 +169,7 @@ def test_tokens_of_a_text_in_a_long_template() -> None:
     assert counter.contradicted(10_000, 14_700)
     assert counter.contradicted(10_000, 300)
     assert counter.at_most(10_000) > counter.tokens(10_000)
-    assert Counter().at_most(10_000) == 10_000
+    assert Counter().at_most(10_000) > 15_000
 
 
 def test_pieces_that_came_at_once_are_not_paced() -> None:

@@ -80,8 +80,13 @@ def test_a_second_probe_is_appended_and_what_stood_there_stays(
         "frank.env", "points.csv", "shapewright-history.jsonl", "site.toml"]
 
 
-def test_a_marker_that_a_random_model_cannot_find(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_marker_that_a_random_model_cannot_find(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     said = ask(capsys, "probe", "--url", url, "--depths", "128", "--boundary", "--json")
+    assert said.document["record"] is None
+    assert list(tmp_path.iterdir()) == []  # nothing is kept unless it is asked for
     assert "0 of 4 markers came back" in said.document["harm"]
     assert said.code == 3
     valid("probe", said.document)
