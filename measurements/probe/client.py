@@ -53,6 +53,7 @@ _REFUSALS: Final = tuple(re.compile(pattern, re.IGNORECASE) for pattern in (
     rf"maximum context length (?:is|of) {_WINDOW} tokens\b.*?\({_COUNT} in the (?:messages|prompt)",
     rf"maximum context length (?:is|of) {_WINDOW} tokens\b.*?{_COUNT} (?:input tokens|tokens from the input)",
     rf"{_COUNT} input tokens.*?maximum context length (?:is|of) {_WINDOW}",
+    rf"{_COUNT} input tokens.*?context length is only {_WINDOW}",
     rf"{_COUNT} prompt tokens\b.*?{_WINDOW}",
     rf"prompt (?:has|is|of) {_COUNT} tokens",
 ))

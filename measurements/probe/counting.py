@@ -147,6 +147,8 @@ def count_above(client: Client, path: str, model: str, window: int, counter: Cou
         if fault.count is None:
             return None if fault.status in (404, 405) else Above(
                 f"a prompt above the window is refused without its count ({fault.message})", fault.window)
+        if fault.count <= (fault.window or window) + 1:  # it was cut there before it was counted
+            return Above("a prompt above the window was refused, counted only as far as the window", fault.window)
         counter.bare = len(text), fault.count
         counter.how = "a refusal that names the count"
         return Above(f"a prompt above the window was refused: {fault.count:,} tokens in {len(text):,} characters, "

@@ -205,6 +205,17 @@ def test_a_server_without_plain_completions_counts_in_a_chat(engine: int) -> Non
     assert probe.counter.how == "a refusal that names the count"
 
 
+@pytest.mark.parametrize("count", [2048, 2049])
+def test_a_refusal_that_counts_as_far_as_the_window_tells_no_ratio(engine: int, count: int) -> None:
+    said = json.dumps({"error": {"message": f"You passed {count} input tokens and requested 1 output tokens. However, "
+                                            "the model's context length is only 2048 tokens"}})
+    with probing(engine, Faults(pages={"/v1/completions": lambda: (400, said)})) as (probe, _):
+        found = one(probe)
+    assert any("only as far as the window" in text for text in probe.told)
+    assert probe.counter.how == "the server's tokenize call"
+    assert metrics_of(found) == ["prefill", "decode"]
+
+
 def test_reasoning_content(engine: int) -> None:
     def piece(_: int, chunk: dict[str, Any]) -> dict[str, Any]:
         for choice in chunk["choices"]:

@@ -36,6 +36,8 @@ SITES = Path(measurements.__path__[0]) / "sites"
     ('{"error":{"message":"The decoder prompt (length 9000) is longer than the maximum model length of 4096."}}',
      9000, 4096),
     ("The input (9000 tokens) is longer than the model's context length (4096 tokens).", 9000, 4096),
+    ("You passed 8193 input tokens and requested 0 output tokens. However, the model's context length is only 8192 "
+     "tokens, resulting in a maximum input length of 8192 tokens.", 8193, 8192),
     ('{"detail":"temperature must be at least 0"}', None, None),
     ("max_tokens is 512, which is too large", None, None),
     ("", None, None), ("[" * 100_000, None, None), ('{"error": null}', None, None),
