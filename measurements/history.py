@@ -1,4 +1,4 @@
-"""What was predicted and what became of it: an append-only file of plain text that a person can keep in git.
+"""What was predicted and what became of it, and what was probed: an append-only file of plain text to keep in git.
 
 One record a line, as JSON with sorted keys. The ``id`` of a record is the beginning of the SHA-256 of all else in it,
 so that a line which a kill or a full disk left torn, or which somebody edited, is recognised; it stays in the file, is
@@ -147,7 +147,7 @@ def _record(line: bytes) -> Record | str:
     return record if sound else "not what a record holds: made by another program"
 
 
-_FIELDS: Final = ("prediction", "verdict")
+_FIELDS: Final = ("prediction", "verdict", "probe")
 
 
 def _sound(record: Record) -> bool:
@@ -167,6 +167,8 @@ def _sound(record: Record) -> bool:
                 and record["outcome"]["seen"] in {None, *known}
                 and all(texts(row["name"], row["status"], row["unit"]) and ends(row["by"]) for row in record["rows"])
                 and all(texts(fact["name"]) and isinstance(fact["moved"], bool) for fact in record["facts"]))
+    if record["kind"] == "probe":
+        return _sound_probe(record)
     engine = record["engine"]
     tables = (*record["rows"].values(), *record["facts"].values())
     return bool(texts(engine["name"], engine["version"], engine["container"], record["note"], record["verdict"])
@@ -179,6 +181,20 @@ def _sound(record: Record) -> bool:
                 and all(len(pair) == 2 and _whole(pair[0]) and _whole(pair[1]) for pair in record["as_is"].values())
                 and all(item is not None and ends(item) and texts(item["unit"]) for item in tables)
                 and all(texts(row["basis"]) for row in record["rows"].values()))
+
+
+def _sound_probe(record: Record) -> bool:
+    def figures(item: Any) -> bool:
+        return item is None or all(value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+                                   for value in (item["preemptions"], item["evictions"], item["kv_use"]))
+
+    counters, engine = record["counters"], record["engine"]
+    return bool(all(isinstance(record[name], str) for name in ("server", "model", "source"))
+                and all(isinstance(record[name], str | None) for name in ("file", "harm", "stopped"))
+                and _whole(record["points"]) and record["points"] >= 0
+                and (engine is None or all(isinstance(engine[name], str) for name in ("name", "version")))
+                and all(isinstance(value, str) for value in record["knobs"].values())
+                and all(figures(counters[when]) for when in ("before", "after")) and figures(record["change"]))
 
 
 def _whole(value: Any) -> bool:
@@ -242,13 +258,13 @@ def writing(file: Path) -> Iterator[Writer]:
 
 
 #: How a record begins: keys are sorted.
-_BEGIN: Final = (b'{"as_is": ', b'{"facts": ')
+_BEGIN: Final = (b'{"as_is": ', b'{"facts": ', b'{"change": ')
 
 
 def _demand_records(file: Path, descriptor: int) -> None:
     """Raises ReadError where a file holds something else: a record would spoil it."""
-    head = os.pread(descriptor, len(_BEGIN[0]), 0)
-    if not head or any(begin.startswith(head) for begin in _BEGIN) or read_history(file).records:
+    head = os.pread(descriptor, max(map(len, _BEGIN)), 0)
+    if not head or any(begin.startswith(head[:len(begin)]) for begin in _BEGIN) or read_history(file).records:
         return
     raise ReadError("holds something else than records: name another file with --record", file=str(file), kind="usage")
 

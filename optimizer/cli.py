@@ -403,7 +403,7 @@ def verdict_command(
 def history_command(
     site: SiteArg = None, config: ConfigOpt = None, record: RecordOpt = None, as_json: JsonOpt = False,
 ) -> int:
-    """What was predicted, and what became of it."""
+    """What was predicted, and what became of it; what was probed."""
     from measurements.history import read_history
     from optimizer.history import history_json
     from optimizer.render import show_history
@@ -666,7 +666,9 @@ def probe_command(
         "--window", min=1, metavar="N", help="The window in tokens, where neither server nor site tells it.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Append the points here.")] = None,
     max_seconds: Annotated[float, typer.Option("--max-seconds", min=1, max=86_400, metavar="S")] = 600,
-    max_requests: Annotated[int, typer.Option("--max-requests", min=1, max=10_000, metavar="N")] = 60,
+    max_requests: Annotated[int, typer.Option(
+        "--max-requests", min=1, max=10_000, metavar="N", help="Of completions; looks at /metrics and calls of "
+                                                               "/tokenize do not count.")] = 60,
     max_tokens: Annotated[int | None, typer.Option(
         "--max-tokens", min=1, metavar="N", help="Of prompts and answers together. Else 400,000 and the boundary.",
         show_default=False)] = None,
@@ -674,11 +676,14 @@ def probe_command(
         "--key-env", metavar="NAME", help="The environment variable with the API key. Else OPENAI_API_KEY.",
         show_default=False)] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Yes, put load on a server of another machine.")] = False,
+    record: Annotated[Path | None, typer.Option(
+        "--record", metavar="FILE", help="Put the probe on record here. Else, with --out: the site's records, or "
+                                         "shapewright-history.jsonl beside the points.", show_default=False)] = None,
     as_json: JsonOpt = False,
 ) -> int:
     """Measure a live server under the probe rules, and write points that laws take."""
     from measurements.probe.ladder import Limits
-    from optimizer.probe import Asked, harmful, probe
+    from optimizer.probe import Asked, exit_code, probe
     from optimizer.render import show_probe
 
     alone = site is None and not config and ledger is None
@@ -686,11 +691,11 @@ def probe_command(
     if alone and sets:
         raise ReadError("--set is about a site: give one, or --config FILE", kind="usage")
     asked = Asked(url, own, engine, model, _depths(depths), streams, boundary, repeat, window, out,
-                  Limits(max_seconds, max_requests, max_tokens), key_env, yes)
+                  Limits(max_seconds, max_requests, max_tokens), key_env, yes, record)
     quiet = as_json and not sys.stderr.isatty()
     document = probe(asked, (lambda _: None) if quiet else lambda text: print(f"  {text}", file=sys.stderr, flush=True))
     _print(document, as_json, show_probe)
-    return 3 if harmful(document) else 130 if document["stopped"] == "interrupted" else 0
+    return exit_code(document, asked)
 
 
 def _depths(words: list[str] | None) -> list[int]:

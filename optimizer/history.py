@@ -1,4 +1,4 @@
-"""Predictions and what became of them, in the order in which they were recorded."""
+"""Predictions and what became of them, and probes, in the order in which they were recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from optimizer.check import SCHEMA_VERSION
 
 
 def history_json(history: History) -> dict[str, Any]:
-    """The whole answer of ``history``: each prediction with its verdicts, the newest last, and what was passed over."""
+    """The whole answer of ``history``: predictions with their verdicts, the newest last, probes, what was passed over.
+    """
     verdicts: dict[str, list[Record]] = {}
     for record in history.of("verdict"):
         verdicts.setdefault(record["of"], []).append(record)
@@ -19,6 +20,7 @@ def history_json(history: History) -> dict[str, Any]:
         "file": str(history.file),
         "predictions": predictions,
         "orphans": [_verdict_json(record) | {"of": record["of"]} for found in verdicts.values() for record in found],
+        "probes": [_probe_json(record) for record in history.of("probe")],
         "skipped": [{"line": item.line, "why": item.why} for item in history.skipped],
     }
 
@@ -43,4 +45,15 @@ def _verdict_json(record: Record) -> dict[str, Any]:
         "off": [{"name": row["name"], "unit": row["unit"], "by": row["by"]}
                 for row in record["rows"] if row["status"] == "off"],
         "moved": [fact["name"] for fact in record["facts"] if fact["moved"]],
+    }
+
+
+def _probe_json(record: Record) -> dict[str, Any]:
+    engine = record["engine"]
+    return {
+        "id": record["id"], "time": record["time"], "server": record["server"], "model": record["model"],
+        "engine": None if engine is None else f"{engine['name']}@{engine['version']}".rstrip("@"),
+        "knobs": record["knobs"], "points": record["points"], "file": record["file"],
+        "counters": record["counters"], "change": record["change"],
+        "harm": record["harm"], "stopped": record["stopped"],
     }

@@ -42,12 +42,14 @@ class Asked:
     limits: Limits | None = None
     key_env: str | None = None
     yes: bool = False
+    record: Path | None = None
 
 
 def probe(asked: Asked, tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Measures the server and appends its points to the file that was named; the whole answer of ``probe``.
 
-    ``tell`` is given progress. Raises ReadError where nothing may or can be measured: another machine without
+    What it was and what the server counted meanwhile goes on record, as ``record_of`` says where. ``tell`` is given
+    progress. Raises ReadError where nothing may or can be measured: another machine without
     ``yes``, no such server, a plan that its window or the bounds do not allow, a file that is no points file, a server
     that contradicts the site.
     """
@@ -66,17 +68,27 @@ def probe(asked: Asked, tell: Callable[[str], None] = lambda _: None) -> dict[st
             raise ReadError("--out needs to know whose points these are: give the site, or --engine NAME@VERSION",
                             kind="usage")
         demand_file(asked.out)
+    record = record_of(asked)
+    if record is not None:
+        _demand_record(record)
     key = _key(asked.key_env)
     rows: list[dict[str, str]] = []
+    kept = 0
     subject: Subject | None = None
 
-    def keep(found: Measured) -> None:
+    def keep(found: Measured) -> str | None:
+        nonlocal kept
         if subject is None:
-            return
+            return None
         new = rows_of(found, subject)
         rows.extend(new)
         if asked.out is not None:
-            append(asked.out, new)
+            try:
+                append(asked.out, new)
+            except ReadError as error:
+                return f"{asked.out}: {error.message}"
+            kept = len(rows)
+        return None
 
     measuring = Probe(Client(server, key), limits, tell=tell, keep=keep, key_env=asked.key_env or KEY_ENV)
     if key is not None and not server.secure and not server.local:
@@ -88,10 +100,63 @@ def probe(asked: Asked, tell: Callable[[str], None] = lambda _: None) -> dict[st
     legs = ladder(window, asked.depths, streams=asked.streams, boundary=at_once, repeat=asked.repeat)
     measuring.limits = within(legs, limits)
     now = datetime.now(UTC)
-    source = f"shapewright probe of {server.host}:{server.port} at {now:%Y-%m-%d %H:%M:%S} UTC"
+    source = f"shapewright probe of {server.shown.partition('//')[2]} at {now:%Y-%m-%d %H:%M:%S} UTC"
     subject = _subject(asked, measuring, f"{now:%Y-%m-%d}", source)
+    if subject is None:
+        measuring.told.append("no points: nobody says whose they would be (give the site, or --engine NAME@VERSION)")
     measuring.measure(legs)
-    return _document(asked, measuring, len(legs), rows, source)
+    document = _document(asked, measuring, len(legs), rows, kept, source)
+    if record is not None:
+        _keep_record(record, document, subject, measuring, now)
+    return document
+
+
+def record_of(asked: Asked) -> Path | None:
+    """Where a probe goes on record: the file that was named; where points are kept, the site's records, or those
+    beside the points; None where nothing is to be kept."""
+    from measurements.history import NAME
+    from optimizer.apply import record_file
+
+    if asked.record is not None or asked.out is None:
+        return asked.record
+    return asked.out.parent / NAME if asked.site is None else record_file(asked.site.sources, None)
+
+
+def _demand_record(file: Path) -> None:
+    """Raises ReadError, before anything is measured, where ``file`` takes no records."""
+    from measurements.history import writing
+
+    if file.exists():
+        with writing(file):
+            return
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise ReadError("records cannot be written here (no such folder, or read-only); name a place that can be with "
+                        "--record FILE", file=str(file), kind="usage")
+
+
+def _keep_record(file: Path, document: dict[str, Any], subject: Subject | None, measuring: Probe,
+                 now: datetime) -> None:
+    """Adds the probe to the records; where that fails, the answer says so."""
+    from measurements.history import append, sealed
+    from measurements.probe.metrics import changes
+
+    out = None if document["file"] is None else os.path.relpath(document["file"], file.parent)
+    body = {
+        "engine": None if subject is None else {"name": subject.engine, "version": subject.version},
+        "knobs": {} if subject is None else dict(subject.knobs),
+        "server": document["server"]["url"], "model": document["server"]["model"], "source": document["source"],
+        "file": out, "points": document["written"], "limits": document["limits"], "cost": document["cost"],
+        "legs": [{name: leg[name] for name in ("kind", "depth", "rep", "streams", "preemptions", "evictions")}
+                 for leg in document["legs"]],
+        "counters": document["counters"], "change": _counters_json(changes(measuring.before, measuring.after)),
+        "harm": document["harm"], "stopped": document["stopped"],
+    }
+    record = sealed("probe", body, now)
+    try:
+        document["told"] += append(file, record)
+        document["record"] = {"id": record["id"], "file": str(file)}
+    except ReadError as error:
+        document["told"].append(f"not on record: {file}: {error.message}")
 
 
 def _key(name: str | None) -> str | None:
@@ -196,7 +261,8 @@ def knobs_of(site: Site) -> dict[str, str]:
     return {name: text for name, text in found.items() if text and not any(c.isspace() for c in text)}
 
 
-def _document(asked: Asked, measuring: Probe, planned: int, rows: list[dict[str, str]], source: str) -> dict[str, Any]:
+def _document(asked: Asked, measuring: Probe, planned: int, rows: list[dict[str, str]], kept: int,
+              source: str) -> dict[str, Any]:
     from optimizer.check import engine_json
 
     slope, _ = measuring.counter.line()
@@ -208,18 +274,20 @@ def _document(asked: Asked, measuring: Probe, planned: int, rows: list[dict[str,
         "source": source,
         "limits": {"seconds": measuring.limits.seconds, "requests": measuring.limits.requests,
                    "tokens": measuring.limits.tokens},
-        "cost": {"seconds": round(measuring.limits.seconds - measuring.left, 3), "requests": measuring.requests,
+        "cost": {"seconds": round(measuring.elapsed, 3), "requests": measuring.requests,
                  "tokens": measuring.tokens},
         "counting": {"how": measuring.counter.how or None,
-                     "tokens_per_character": slope if measuring.counter.seen else None},
+                     "tokens_per_character": slope if measuring.counter.known else None},
         "planned": planned,
         "legs": [_leg_json(found) for found in measuring.found],
         "counters": {"before": _counters_json(measuring.before), "after": _counters_json(measuring.after)},
         "harm": measuring.harm,
         "stopped": measuring.stopped,
         "told": list(dict.fromkeys(measuring.told)),
-        "file": None if asked.out is None or not rows else str(asked.out),
+        "file": str(asked.out) if kept else None,
+        "written": kept,
         "points": rows,
+        "record": None,
     }
 
 
@@ -243,6 +311,12 @@ def _counters_json(snapshot: Snapshot | None) -> Mapping[str, float | None] | No
     return None if snapshot is None or not snapshot.said else asdict(snapshot)
 
 
-def harmful(document: Mapping[str, Any]) -> bool:
-    """Whether harm was seen, a missing marker included."""
-    return document["harm"] is not None
+def exit_code(document: Mapping[str, Any], asked: Asked) -> int:
+    """3 where harm was seen, a missing marker included; 2 where what should be kept could not be; 130 as every program
+    that was interrupted."""
+    if document["harm"] is not None:
+        return 3
+    if document["stopped"] == "interrupted":
+        return 130
+    unkept = asked.out is not None and document["written"] < len(document["points"])
+    return 2 if unkept or (document["record"] is None and record_of(asked) is not None) else 0

@@ -793,19 +793,27 @@ def show_probe(document: dict[str, Any]) -> None:
     _list(console, "Said beside", document["told"])
     notes = dict.fromkeys(note for leg in document["legs"] for note in leg["notes"])
     _list(console, "How the figures were found", list(notes))
-    counters = document["counters"]
-    if counters["before"] and counters["after"]:
-        ends = [f"{name.replace('_', ' ')} {figure(counters['before'][name] or 0)} -> {figure(value)}"
-                for name, value in counters["after"].items() if value is not None]
-        console.print(f"\nthe server's own counters: {', '.join(ends)}")
-    points = _count(len(document["points"]), "point")
+    counted = _counted(document["counters"])
+    if counted:
+        console.print(f"\nthe server's own counters: {counted}")
+    unwritten = len(document["points"]) - document["written"]
+    parts = []
     if document["file"]:
-        console.print(f"\n{points} appended to {_safe(document['file'])}")
-    elif document["points"]:
-        console.print(f"\n{points}, not written: --out FILE.csv appends them")
-    else:
-        why = "" if document["engine"] or document["file"] else ": whose they are is not known (give the site)"
-        console.print(f"\nno points{why}")
+        parts.append(f"{_count(document['written'], 'point')} appended to {_safe(document['file'])}")
+    if unwritten:
+        parts.append(f"{_count(unwritten, 'point')}, not written: --out FILE.csv appends them")
+    console.print(f"\n{'; '.join(parts) or 'no points'}", soft_wrap=True)
+    if document["record"]:
+        console.print(f"on record as {document['record']['id']} in {_safe(document['record']['file'])}", soft_wrap=True)
+
+
+def _counted(counters: Mapping[str, Any]) -> str:
+    """A server's own counters before and after, in words; "" where it shows none."""
+    before, after = counters["before"], counters["after"]
+    if not before or not after:
+        return ""
+    return ", ".join(f"{name.replace('_', ' ')} {figure(before[name] or 0)} -> {figure(value)}"
+                     for name, value in after.items() if value is not None)
 
 
 @contextmanager
@@ -1200,11 +1208,14 @@ def _moment(time: str) -> str:
 
 
 def show_history(document: dict[str, Any]) -> None:
-    """``history``: each prediction with its verdicts."""
+    """``history``: each prediction with its verdicts, and the probes."""
     console = _console()
     if not document["predictions"]:
-        console.print(f"No prediction is on record in {_safe(document['file'])}: apply --write records one.",
-                      soft_wrap=True)
+        if document["probes"]:
+            console.print("No prediction is on record.")
+        else:
+            console.print(f"No prediction is on record in {_safe(document['file'])}: apply --write records one.",
+                          soft_wrap=True)
     else:
         table = _table("prediction", "made", "for", "change", "verdict", "off, and what moved")
         for item in document["predictions"]:
@@ -1214,6 +1225,13 @@ def show_history(document: dict[str, Any]) -> None:
                           *_told(first))
             for verdict in more:
                 table.add_row("", "", "", "", *_told(verdict))
+        console.print(table)
+    if document["probes"]:
+        table = _table("probe", "made", "server", ("points", "right"), "the server's own counters", "ended")
+        for item in document["probes"]:
+            ended = f"[red]harm[/]: {_safe(item['harm'])}" if item["harm"] else _safe(item["stopped"] or "as planned")
+            table.add_row(item["id"], _moment(item["time"]), f"{_safe(item['server'])}\n{_safe(item['model'])}",
+                          str(item["points"]), _counted(item["counters"]) or "none shown", ended)
         console.print(table)
     _list(console, "Verdicts on predictions that are not here",
           [f"{item['id']} of {item['of']}: {item['status']}" for item in document["orphans"]])

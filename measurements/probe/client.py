@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import ipaddress
 import json
 import math
@@ -15,9 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
+from measurements.points.read import FASTEST, SLOWEST
 from measurements.records import ReadError
 
 #: What can become of a request that was not answered.
@@ -29,6 +31,13 @@ Kind = Literal["refused", "busy", "loading", "broken", "unreachable", "dropped",
 #: Bytes of one answer that are read: 512 tokens with every field a server adds are well below.
 MOST_BYTES: Final = 64 << 20
 _LONGEST_LINE: Final = 4 << 20
+#: Lines of one event of a stream.
+_MOST_LINES: Final = 64
+#: Pieces of a stream that bear a rate, the tokens that one may hold, and the seconds in which pieces are one.
+PIECES: Final = 16
+_AT_ONCE: Final = 0.001
+#: More pieces than so many times the tokens asked for are no answer to what was asked.
+_TOO_MANY: Final = 4
 #: Seconds to wait for a connection.
 CONNECT: Final = 10.0
 _MOST_SHOWN: Final = 300
@@ -44,6 +53,7 @@ _REFUSALS: Final = tuple(re.compile(pattern, re.IGNORECASE) for pattern in (
     rf"maximum context length (?:is|of) {_WINDOW} tokens\b.*?\({_COUNT} in the (?:messages|prompt)",
     rf"maximum context length (?:is|of) {_WINDOW} tokens\b.*?{_COUNT} (?:input tokens|tokens from the input)",
     rf"{_COUNT} input tokens.*?maximum context length (?:is|of) {_WINDOW}",
+    rf"{_COUNT} input tokens.*?context length is only {_WINDOW}",
     rf"{_COUNT} prompt tokens\b.*?{_WINDOW}",
     rf"prompt (?:has|is|of) {_COUNT} tokens",
 ))
@@ -78,9 +88,11 @@ class Server:
 
     @property
     def shown(self) -> str:
-        """As a URL; it never held a login."""
+        """As a URL; it never held a login, and nothing in its path that looks like a key is shown."""
+        from measurements.config import redact
+
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http{'s' if self.secure else ''}://{host}:{self.port}{self.path}"
+        return f"http{'s' if self.secure else ''}://{host}:{self.port}{redact(self.path)}"
 
     @property
     def local(self) -> bool:
@@ -112,7 +124,7 @@ def server_at(url: str) -> Server:
                         kind="usage")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ReadError("--url is no URL of a server: write http://HOST:PORT", kind="usage")
-    path = parts.path.rstrip("/")
+    path = re.sub(r"(?<=/v1)/(?:chat/completions|completions|models)$", "", parts.path.rstrip("/"))
     if not re.fullmatch(r"[\x21-\x7e]*", parts.hostname + path):
         raise ReadError("--url holds a character that no URL may: write http://HOST:PORT", kind="usage")
     secure = parts.scheme == "https"
@@ -135,8 +147,9 @@ class Answer:
     """An answer with its times, in seconds.
 
     ``first`` is the time from the request to the first token (None where the answer was not streamed), ``total`` to
-    its end. ``marks`` are the moments, on the monotonic clock, at which a piece of text came; a piece may hold several
-    tokens. ``prompt_tokens``, ``cached`` and ``generated`` are as the server counted them, None where it did not.
+    its end. ``marks`` are the moments, on the monotonic clock, at which the bytes of a piece of text came; a piece may
+    hold several tokens, and several pieces may come at once. ``prompt_tokens``, ``cached`` and ``generated`` are as
+    the server counted them, None where it did not.
     """
 
     text: str
@@ -150,6 +163,16 @@ class Answer:
     cached: int | None
     generated: int | None
     timings: Timings
+
+    @property
+    def paced(self) -> bool:
+        """Whether pieces came one after the other as they were made: times of what was held back on the way are none.
+        """
+        moments, last = 0, -math.inf
+        for mark in self.marks:
+            if mark - last >= _AT_ONCE:
+                moments, last = moments + 1, mark
+        return moments >= max(PIECES, max(self.generated or 0, len(self.marks)) // PIECES)
 
 
 class Client:
@@ -166,7 +189,7 @@ class Client:
         self._closed = False
 
     def close(self) -> None:
-        """Ends every request under way, from whichever thread."""
+        """Ends every request under way, from whichever thread; none is sent after it."""
         with self._lock:
             self._closed = True
             for sock in self._open:
@@ -174,6 +197,10 @@ class Client:
                     sock.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     continue
+
+    def anew(self) -> Client:
+        """A client of the same server that is not closed."""
+        return Client(self.server, self._key)
 
     def clean(self, text: str) -> str:
         """A server's words for messages: one short line without anything that looks like a key."""
@@ -210,7 +237,8 @@ class Client:
             self._demand(exchange.response, exchange.body)
             kind = exchange.response.headers.get("Content-Type", "")
             if "event-stream" in kind.lower():
-                return self._streamed(exchange, writing)
+                asked = body.get("max_tokens", body.get("max_completion_tokens", math.inf))
+                return self._streamed(exchange, writing, _TOO_MANY * asked + PIECES)
             text = exchange.body()
             if text.lstrip().startswith("data:"):
                 raise Fault("unusable", "a stream came without its content type: no times can be read from it")
@@ -237,33 +265,54 @@ class Client:
         except (ValueError, RecursionError):
             raise Fault("unusable", self.clean(f"the answer is no JSON: {text[:80]}")) from None
 
-    def _streamed(self, exchange: _Exchange, writing: float) -> Answer:
+    def _events(self, exchange: _Exchange) -> Iterator[Any]:
+        """What the events of a stream hold; one may be spread over several lines, and none need stand between two."""
+        data, lines = "", 0
+        for line in exchange.lines():
+            if line.startswith("data:"):
+                data = f"{data}\n{line[5:].strip()}" if data else line[5:].strip()
+                lines += 1
+            elif line or not data:
+                continue
+            if data == "[DONE]":
+                yield data
+                return
+            try:
+                found = json.loads(data)
+            except (ValueError, RecursionError):
+                if not line or lines > _MOST_LINES:
+                    break
+                continue
+            yield found
+            data, lines = "", 0
+        if data:
+            self._json(data)  # says what stands there
+
+    def _streamed(self, exchange: _Exchange, writing: float, most: float) -> Answer:
         parts = _Parts()
         marks: list[float] = []
         done = False
-        for line in exchange.lines():
-            if not line.startswith("data:"):
-                continue
-            data = line[5:].strip()
-            if data == "[DONE]":
+        for chunk in self._events(exchange):
+            if chunk == "[DONE]":
                 done = True
                 break
-            chunk = self._json(data)
-            if isinstance(chunk, dict) and chunk.get("error"):
-                message, count, window = _refusal(data)
+            if _is_error(chunk):
+                message, count, window = _refusal(json.dumps(chunk))
                 raise Fault("broken", self.clean(f"an error in the middle of the stream: {message}"), count=count,
                             window=window)
             if parts.take(chunk):
-                marks.append(time.monotonic())
+                marks.append(exchange.came)
                 if marks[-1] - marks[0] > writing:
                     raise Fault("slow", f"{marks[-1] - marks[0]:.1f} s behind the first token the answer was not done")
+                if len(marks) > most:
+                    raise Fault("unusable", f"after {len(marks):,} pieces the answer goes on: max_tokens does not bind")
         if not done and not parts.finish:
             raise Fault("dropped", "the connection ended in the middle of the answer")
         end = time.monotonic() - exchange.sent
         return parts.answer(True, end, marks[0] - exchange.sent if marks else None, tuple(marks))
 
     def _whole(self, document: Any, total: float) -> Answer:
-        if isinstance(document, dict) and document.get("error"):
+        if _is_error(document):
             message, count, window = _refusal(json.dumps(document))
             raise Fault("broken", self.clean(f"an error with status 200: {message}"), count=count, window=window)
         parts = _Parts()
@@ -282,12 +331,11 @@ class _Exchange:
         self._until = time.monotonic() + seconds
         self._read = 0
         server = client.server
-        left = min(CONNECT, self._left())
-        if server.secure:
-            self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                server.host, server.port, timeout=left, context=ssl.create_default_context())
-        else:
-            self._connection = http.client.HTTPConnection(server.host, server.port, timeout=left)
+        kind = http.client.HTTPSConnection if server.secure else http.client.HTTPConnection
+        self._connection: http.client.HTTPConnection = kind(server.host, server.port)
+        self._wire: _Wire
+        self.sent = 0.0
+        self.response: http.client.HTTPResponse
         headers = {"Accept": "application/json, text/event-stream, text/plain", "User-Agent": "shapewright-probe"}
         data = None
         if body is not None:
@@ -298,12 +346,15 @@ class _Exchange:
         self._socket: socket.socket | None = None
         try:
             self._connect()
+            assert self._socket is not None
+            self._wire = _Wire(self._socket, self._until)
             self.sent = time.monotonic()
-            self._patience()
+            self._socket.settimeout(self._wire.left)
             # a server that refuses a long prompt may answer before it has read all of it
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self._connection.request(method, f"{server.path}{path}", body=data, headers=headers)
-            self.response = self._connection.getresponse()
+            self.response = http.client.HTTPResponse(cast(socket.socket, self._wire), method=method)
+            self.response.begin()
         except BaseException as error:
             self._close()
             if isinstance(error, Fault):
@@ -317,20 +368,24 @@ class _Exchange:
     def _connect(self) -> None:
         server = self._client.server
         try:
-            self._connection.connect()
+            self._connection.sock = self._socket = _dial(server, min(self._until, time.monotonic() + CONNECT))
         except ssl.SSLError as error:
             raise Fault("unreachable", f"{server.shown}: no secure connection ({error.reason or 'refused'})") from None
         except TimeoutError:
-            raise Fault("unreachable", f"{server.shown}: no connection in {CONNECT:.0f} s") from None
+            raise Fault("unreachable", f"{server.shown}: no {'secure ' * server.secure}connection in "
+                                       f"{CONNECT:.0f} s") from None
         except OSError as error:
             raise Fault("unreachable", f"{server.shown}: no connection ({_reason(error)})") from None
-        self._socket = self._connection.sock
-        assert self._socket is not None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._client._lock:
             if self._client._closed:
                 raise Fault("late", "the probe was stopped")
             self._client._open.add(self._socket)
+
+    @property
+    def came(self) -> float:
+        """When the last bytes that were read came, on the monotonic clock."""
+        return self._wire.came
 
     def __enter__(self) -> _Exchange:
         return self
@@ -346,24 +401,13 @@ class _Exchange:
             response.close()
         self._connection.close()
 
-    def _left(self) -> float:
-        return self._until - time.monotonic()
-
     def _late(self) -> Fault:
         return Fault("late", "no whole answer in the time allowed")
-
-    def _patience(self) -> None:
-        left = self._left()
-        if left <= 0:
-            raise self._late()
-        assert self._socket is not None
-        self._socket.settimeout(left)
 
     def lines(self) -> Iterator[str]:
         """The lines of the answer, as they come. Raises Fault."""
         while True:
             try:
-                self._patience()
                 line = self.response.readline(_LONGEST_LINE)
             except TimeoutError:
                 raise self._late() from None
@@ -379,7 +423,6 @@ class _Exchange:
         found: list[bytes] = []
         while True:
             try:
-                self._patience()
                 piece = self.response.read1(1 << 16)
             except TimeoutError:
                 raise self._late() from None
@@ -396,6 +439,64 @@ class _Exchange:
         self._read += size
         if self._read > MOST_BYTES:
             raise Fault("unusable", f"the answer is larger than {MOST_BYTES >> 20} MiB")
+
+
+class _Wire(io.RawIOBase):
+    """The bytes of an answer as they come, for http.client in place of the socket.
+
+    Every wait for them ends when the time allowed does, however slowly they trickle. ``came`` is when the last came.
+    """
+
+    def __init__(self, sock: socket.socket, until: float) -> None:
+        self._sock, self._until = sock, until
+        self.came = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, above 0. Raises TimeoutError."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(self.left)
+        size = self._sock.recv_into(buffer)
+        self.came = time.monotonic()
+        return size
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        """What http.client reads: what came at once is taken at once."""
+        return io.BufferedReader(self, 1 << 16)
+
+
+def _dial(server: Server, until: float) -> socket.socket:
+    """A connection by the first of the host's addresses that takes one. Raises OSError, TimeoutError among them."""
+    failed: OSError = TimeoutError()
+    for family, kind, protocol, _, address in socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            sock.settimeout(left)
+            sock.connect(address)
+            if server.secure:
+                sock = ssl.create_default_context().wrap_socket(sock, server_hostname=server.host)
+            return sock
+        except ssl.SSLError:
+            sock.close()
+            raise
+        except OSError as error:
+            sock.close()
+            failed = error
+        except BaseException:
+            sock.close()
+            raise
+    raise failed
 
 
 class _Parts:
@@ -442,9 +543,9 @@ class _Parts:
         prompt_ms, decode_ms = _number(said.get("prompt_ms")), _number(said.get("predicted_ms"))
         prompt_rate, decode_rate = _number(said.get("prompt_per_second")), _number(said.get("predicted_per_second"))
         if prompt_rate is None and prompt_tokens and prompt_ms:
-            prompt_rate = prompt_tokens / prompt_ms * 1000
+            prompt_rate = _number(prompt_tokens / prompt_ms * 1000)
         if decode_rate is None and generated and generated > 1 and decode_ms:
-            decode_rate = (generated - 1) / decode_ms * 1000
+            decode_rate = _number((generated - 1) / decode_ms * 1000)
         whole = _whole_number(usage.get("prompt_tokens"))
         if whole is None and prompt_tokens is not None:
             whole = prompt_tokens + (kept or 0)
@@ -459,10 +560,14 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A figure above 0; servers print null, 0 or worse where they measured nothing."""
+    """A rate or a time that can be meant; servers print null, 0 or worse where they measured nothing."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0 < value < 1e12 else None
+    return float(value) if SLOWEST <= value <= FASTEST else None
+
+
+def _is_error(document: Any) -> bool:
+    return isinstance(document, dict) and bool(document.get("error") or document.get("object") == "error")
 
 
 def _whole_number(value: Any) -> int | None:

@@ -18,6 +18,10 @@ TASK: Final = ("\n\nNow write a long essay about the sea, of at least two thousa
 _ABOVE: Final = 8
 #: Seconds that a prompt above the window may take: a refusal takes none.
 _FREE: Final = 20.0
+#: Two counts of one prompt contradict each other where one is so many times the other, and by more than a template's
+#: tokens.
+APART: Final = 1.5
+TEMPLATE: Final = 64
 #: Tokens to each character until a server told better.
 _FIRST: Final = 0.22
 _TEXT: Final = (
@@ -60,31 +64,53 @@ class Counter:
     """Tokens of prompts made of :func:`prose`, as far as the server told.
 
     ``how`` says where the ratio is from; ``call`` is the server's tokenize call (body keys), None where it has none.
+    ``bare`` are characters and tokens of a text without a template around it, ``seen`` those of answered prompts.
     """
 
     how: str = ""
     call: str | None = None
+    bare: tuple[int, int] | None = None
     seen: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def known(self) -> bool:
+        """Whether the server told anything."""
+        return bool(self.bare or self.seen)
+
     def learn(self, characters: int, tokens: int) -> None:
-        """A prompt of so many characters had so many tokens."""
+        """An answered prompt of so many characters had so many tokens."""
         if characters > 0 and tokens > 0:
             self.seen[characters] = tokens
 
     def line(self) -> tuple[float, float]:
         """Tokens to each character, and tokens of the template around a prompt."""
+        if self.bare is not None:
+            slope = self.bare[1] / self.bare[0]
+            return slope, max((self.seen[low] - slope * low for low in [min(self.seen, default=0)] if low), default=0.0)
         if not self.seen:
             return _FIRST, 0.0
         low, high = min(self.seen), max(self.seen)
-        if high < 2 * low:
+        slope = (self.seen[high] - self.seen[low]) / (high - low) if high >= 2 * low else 0.0
+        if slope <= 0:
             return self.seen[high] / high, 0.0
-        slope = (self.seen[high] - self.seen[low]) / (high - low)
         return slope, max(0.0, self.seen[low] - slope * low)
+
+    def contradicted(self, characters: int, tokens: int) -> bool:
+        """Whether a count of a prompt cannot be true where the one of :attr:`bare` is."""
+        if self.bare is None or not self.seen:  # a template may be as long as it likes until one was seen
+            return False
+        slope, base = self.line()
+        return not slope * characters / APART - TEMPLATE <= tokens <= (slope * characters + base) * APART + TEMPLATE
 
     def tokens(self, characters: int) -> int:
         """About how many tokens a prompt of so many characters has."""
         slope, base = self.line()
         return round(slope * characters + base)
+
+    def at_most(self, characters: int) -> int:
+        """What a prompt of so many characters is charged before it is sent: until a token was counted, as much as a
+        tokenizer makes of it that knows bytes alone, in a template."""
+        return round(self.tokens(characters) * 1.02) + 8 if self.known else characters * 3 // 2 + TEMPLATE
 
     def characters(self, tokens: int) -> int:
         """How many characters make a prompt of about so many tokens."""
@@ -92,30 +118,46 @@ class Counter:
         return max(1, int((tokens - base) / slope))
 
 
-def count_above(client: Client, model: str, window: int, counter: Counter) -> tuple[str, int | None]:
+@dataclass(frozen=True, slots=True)
+class Above:
+    """What became of a prompt above the window: in words, the window that a refusal names, and what it cost."""
+
+    said: str
+    window: int | None = None
+    tokens: int = 0
+
+
+def count_above(client: Client, path: str, model: str, window: int, counter: Counter, seconds: float) -> Above | None:
     """Learns the ratio from one prompt above the window: refused with its count, nothing is computed.
 
-    Returns what happened in words, and the window that the refusal names. Raises Fault for what is no refusal.
+    None where there is nothing at ``path``. Raises Fault for what is no refusal.
     """
     text = prose(window * _ABOVE)
+    body: dict[str, Any] = {"model": model, "max_tokens": 1, "temperature": 0}
+    body |= {"messages": [{"role": "user", "content": text}]} if path.endswith("/chat/completions") else {
+        "prompt": text}
     try:
-        answer = client.ask("/v1/completions", {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0},
-                            _FREE)
+        answer = client.ask(path, body, min(_FREE, seconds))
     except Fault as fault:
         if fault.kind == "late":
-            return "a prompt above the window was not refused at once: that request was given up", None
+            return Above("a prompt above the window was not refused at once: that request was given up", None,
+                         counter.at_most(len(text)))
         if fault.kind != "refused":
             raise
         if fault.count is None:
-            return f"a prompt above the window is refused without its count ({fault.message})", fault.window
-        counter.learn(len(text), fault.count)
+            return None if fault.status in (404, 405) else Above(
+                f"a prompt above the window is refused without its count ({fault.message})", fault.window)
+        if fault.count <= (fault.window or window) + 1:  # it was cut there before it was counted
+            return Above("a prompt above the window was refused, counted only as far as the window", fault.window)
+        counter.bare = len(text), fault.count
         counter.how = "a refusal that names the count"
-        return (f"a prompt above the window was refused: {fault.count:,} tokens in {len(text):,} characters, nothing "
-                "was computed"), fault.window
-    if answer.prompt_tokens:
+        return Above(f"a prompt above the window was refused: {fault.count:,} tokens in {len(text):,} characters, "
+                     "nothing was computed", fault.window)
+    if answer.prompt_tokens and answer.prompt_tokens > window:  # else it was cut, and says nothing of its length
         counter.learn(len(text), answer.prompt_tokens)
         counter.how = "usage figures"
-    return "a prompt above the window was answered, not refused: the server cut it, or its window is larger", None
+    return Above("a prompt above the window was answered, not refused: the server cut it, or its window is larger",
+                 None, answer.prompt_tokens or counter.at_most(len(text)))
 
 
 def tokenize(client: Client, model: str, text: str, counter: Counter, seconds: float = 10.0) -> int | None:

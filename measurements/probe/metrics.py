@@ -70,6 +70,22 @@ def rose(before: Snapshot | None, after: Snapshot | None, sign: Literal["preempt
     return difference if difference >= 0 else None
 
 
+def began_anew(before: Snapshot | None, after: Snapshot | None) -> bool:
+    """Whether a counter fell: the server was started again between both looks."""
+    if before is None or after is None:
+        return False
+    return any(first is not None and last is not None and last < first for first, last in (
+        (before.preemptions, after.preemptions), (before.evictions, after.evictions)))
+
+
+def changes(before: Snapshot | None, after: Snapshot | None) -> Snapshot | None:
+    """What changed between both looks; None where one of them does not tell, in parts and in all."""
+    if before is None or after is None:
+        return None
+    use = None if before.kv_use is None or after.kv_use is None else after.kv_use - before.kv_use
+    return Snapshot(rose(before, after, "preemptions"), rose(before, after, "evictions"), use)
+
+
 def _sum(values: list[float]) -> float | None:
     return sum(values) if values else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import secrets
@@ -13,9 +14,9 @@ from typing import Any, Final, NoReturn
 
 from measurements.points.read import FEWEST
 from measurements.probe.client import Answer, Client, Fault
-from measurements.probe.counting import TASK, Counter, count_above, head, prose, tokenize
+from measurements.probe.counting import TASK, TEMPLATE, Counter, count_above, head, prose, tokenize
 from measurements.probe.ladder import ANSWER, SPARE, Kind, Leg, Limits
-from measurements.probe.metrics import Snapshot, read_metrics, rose
+from measurements.probe.metrics import Snapshot, began_anew, read_metrics, rose
 from measurements.records import ReadError
 
 #: A token that takes so many times as long as before, and longer by ``SLACK`` seconds in all, is harm.
@@ -26,9 +27,13 @@ DISAGREE: Final = 0.1
 #: A cold prompt of which a cache answered more makes no prefill figure: the head of a chat template is always there
 #: again. What a cache answered is not counted as computed.
 CACHED: Final = 0.02
-TEMPLATE: Final = 64
-#: Pieces of a stream that a decode rate by the clock needs, and tokens a piece may hold at most.
-_PIECES: Final = 16
+#: The share of what was meant that a prompt at the boundary has at least.
+_FILLED: Final = 0.95
+#: Engines that draft may go beyond the tokens asked for, by this share.
+_BEYOND: Final = 0.1
+#: The part of the time that is kept for a last look at the counters, and its seconds at most.
+_LAST: Final = 0.05
+_LAST_LOOK: Final = 1.0
 #: Seconds between looks at a server that loads its model, and the longest a doubling wait becomes.
 _LOADING: Final = 2.0
 _LONGEST_WAIT: Final = 30.0
@@ -98,7 +103,8 @@ class _Skip(Exception):
 
 
 class Probe:
-    """One probe of one server. ``tell`` is given progress in words, ``keep`` each leg's result as soon as it is there.
+    """One probe of one server. ``tell`` is given progress in words, ``keep`` each leg's result as soon as it is there;
+    what ``keep`` returns is why the probe should end, None to go on.
 
     After :meth:`measure`: ``found`` are the results, ``harm`` what was seen of it (None: nothing), ``stopped`` why the
     plan was not finished, ``told`` what a reader of the figures should know, ``before`` and ``after`` the server's own
@@ -106,7 +112,7 @@ class Probe:
     """
 
     def __init__(self, client: Client, limits: Limits, *, tell: Callable[[str], None] = lambda _: None,
-                 keep: Callable[[Measured], None] = lambda _: None, sleep: Callable[[float], None] = time.sleep,
+                 keep: Callable[[Measured], str | None] = lambda _: None, sleep: Callable[[float], None] = time.sleep,
                  key_env: str = "") -> None:
         self.client = client
         self.limits = limits
@@ -124,7 +130,7 @@ class Probe:
         self.requests = self.tokens = 0
         self.started = time.monotonic()
         self._key_env = key_env
-        self._up = False
+        self._up = self._blind = False
         self._drops = 0
         self._last_prompt = ""
         self._sizes: dict[int, int] = {}  # characters between head and task, by depth
@@ -190,28 +196,34 @@ class Probe:
 
     @property
     def left(self) -> float:
-        """Seconds that are left of the time allowed."""
-        return self.limits.seconds - (time.monotonic() - self.started)
+        """Seconds that are left to measure in; a last look at the counters is not among them."""
+        return self.limits.seconds - min(_LAST_LOOK, _LAST * self.limits.seconds) - self.elapsed
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self.started
 
     # ---- measuring
 
     def measure(self, legs: Sequence[Leg]) -> None:
         """Goes through the plan. Raises ReadError where the server answers nothing that can be measured."""
         try:
-            self._prepare()
-            for number, leg in enumerate(legs, 1):
-                self.tell(f"{number}/{len(legs)} {leg.words}")
-                self._leg(leg)
-        except _Stop as stop:
-            self.client.close()
-            if stop.harm:
-                self.harm = stop.text
-            self.stopped = stop.text
+            try:
+                self._prepare()
+                for number, leg in enumerate(legs, 1):
+                    self.tell(f"{number}/{len(legs)} {leg.words}")
+                    self._leg(leg)
+            except _Stop as stop:
+                self.client.close()
+                self.stopped = stop.text
+                self.harm = stop.text if stop.harm else None
+            except _Skip as skip:
+                self.stopped = str(skip)
+            self._last_look()
         except KeyboardInterrupt:
             self.client.close()
-            self.stopped = "interrupted"
-        if self.harm is None and self.stopped != "interrupted":
-            self.after = self._look()
+            self.stopped = self.stopped or "interrupted"
         if not self.found and self.harm is None and self.stopped != "interrupted":
             raise ReadError(f"nothing could be measured: {self.stopped or '; '.join(self.told) or 'no leg was left'}",
                             kind="usage")
@@ -221,6 +233,7 @@ class Probe:
         self.before = self.after = self._look()
         if self.before is None:
             self.told.append("the server shows no counters (/metrics): preemptions and evictions were not seen")
+            self._blind = True
         elif self.before.preemptions is None and self.before.evictions is None:
             self.told.append("the server's counters (/metrics) tell of no preemptions or evictions so far")
         self.tell("a short answer to begin with")
@@ -229,30 +242,39 @@ class Probe:
             self.counter.learn(len(text), answer.prompt_tokens)
             self.counter.how = "usage figures"
         if self.window is not None:
-            self.tell("counting tokens: one prompt above the window, which costs nothing")
-            self._charge(0)
-            try:
-                said, window = count_above(self.client, self.model, self.window, self.counter)
-            except Fault as fault:
-                self._judge(fault)
-                said, window = f"a prompt above the window: {fault.message}", None
-            self.told.append(said)
-            if window is not None and window != self.window:
-                self.told.append(f"the refusal names a window of {window:,} tokens, not {self.window:,}")
+            self._above(self.window)
         sample = prose(2000)
         try:
             count = tokenize(self.client, self.model, sample, self.counter)
         except Fault as fault:
             self._judge(fault)
             count = None
-        if count and len(self.counter.seen) < 2:
-            self.counter.learn(len(sample), count)
+        if count and self.counter.bare is None:
+            self.counter.bare = len(sample), count
             self.counter.how = "the server's tokenize call"
         if not self.counter.how:
             self.told.append("the server tells no token counts: neither a refusal, nor a tokenize call, nor usage")
 
+    def _above(self, window: int) -> None:
+        """Asks one prompt above the window: of completions, which have no template, else as all others are asked."""
+        self.tell("counting tokens: one prompt above the window, which costs nothing")
+        for path in dict.fromkeys(("/v1/completions", self._path)):
+            self._charge(0)
+            try:
+                above = count_above(self.client, path, self.model, window, self.counter, max(self.left, 0.1))
+            except Fault as fault:
+                self._judge(fault)
+                self.told.append(f"a prompt above the window: {fault.message}")
+                return
+            if above is not None:
+                self.tokens += above.tokens
+                self.told.append(above.said)
+                if above.window is not None and above.window != window:
+                    self.told.append(f"the refusal names a window of {above.window:,} tokens, not {window:,}")
+                return
+
     def _leg(self, leg: Leg) -> None:
-        start = self._look()
+        start = self.after
         try:
             if leg.kind == "boundary":
                 found = self._boundary(leg)
@@ -267,13 +289,17 @@ class Probe:
         found = replace(found, preemptions=rose(start, self.after, "preemptions"),
                         evictions=rose(start, self.after, "evictions"))
         harm = self._harm(found, leg)
+        if began_anew(start, self.after):
+            harm = f"the server's counters began anew, so that it was started again: {leg.words}"
         if harm is not None and leg.kind != "boundary":
             found = replace(found, refused=(*found.refused, *(f"{what}: harm was seen while it ran"
                                                               for what in ("prefill", "decode"))))
         self.found.append(found)
-        self.keep(found)
+        unkept = self.keep(found)
         if harm is not None:
             raise _Stop(harm, harm=True)
+        if unkept is not None:
+            raise _Stop(unkept, harm=False)
 
     def _harm(self, found: Measured, leg: Leg) -> str | None:
         """What of harm a leg shows: a marker that is missing, preemptions, tokens ten times slower than the best."""
@@ -315,7 +341,9 @@ class Probe:
         if answer.reasoning:
             notes.append("the answer holds reasoning although thinking was switched off")
         prefill, decode = self._prefill(answer, tokens_in), self._decode(answer, generated)
-        if leg.kind == "ladder" and not answer.streamed and (prefill is None or decode is None):
+        if answer.streamed and not answer.paced and (generated or 0) > 1:
+            notes.append("the stream came in lumps: no times were read from it")
+        if leg.kind == "ladder" and not answer.paced and (prefill is None or decode is None):
             prefill, decode, more = self._by_difference(leg, answer, generated, prefill, decode)
             notes += more
         for name, rate in (("prefill", prefill), ("decode", decode)):
@@ -329,33 +357,38 @@ class Probe:
             if cached is not None:
                 notes.append(f"a cache answered {cached:,} of {tokens_in or 0:,} prompt tokens")
         elif prefill is None:
-            refused.append("prefill: neither a time to the first token nor the server's timings")
+            refused.append("prefill: neither a time to the first token nor the server's timings" if tokens_in
+                           else "prefill: the prompt's tokens are not known")
         elif tokens_in is None:
-            refused.append("prefill: nobody told the prompt's tokens")
+            refused.append("prefill: the prompt's tokens are not known")
         elif cached and cached > min(max(CACHED * tokens_in, TEMPLATE), tokens_in / 4):
             refused.append(f"prefill: a cache answered {cached:,} of {tokens_in:,} tokens of a prompt with a new head")
-        refused += self._no_decode(decode, generated, ANSWER)
+        refused += self._no_decode(decode, generated, ANSWER, leg.answer)
         return Measured(leg.kind, leg.depth, leg.rep, 1, tokens_in, cached, generated, prefill, decode,
-                        first=answer.first, total=answer.total, notes=tuple(notes), refused=tuple(refused))
+                        first=answer.first if answer.paced else None, total=answer.total, notes=tuple(notes),
+                        refused=tuple(refused))
 
-    def _no_decode(self, decode: Rate | None, generated: int | None, least: int) -> list[str]:
+    def _no_decode(self, decode: Rate | None, generated: int | None, least: int, asked: int) -> list[str]:
         if generated is None:
             return ["decode: nobody told how many tokens were generated"]
         if generated < least:
             return [f"decode: only {generated} tokens were generated, {least} are needed"]
+        if generated > asked * (1 + _BEYOND):
+            return [f"decode: the server counts {generated:,} generated tokens, {asked:,} were asked for at most"]
         return [] if decode is not None else ["decode: neither times of a stream nor the server's timings"]
 
     def _by_difference(self, leg: Leg, answer: Answer, generated: int | None, prefill: Rate | None,
                        decode: Rate | None) -> tuple[Rate | None, Rate | None, list[str]]:
         """Of a server that neither streams nor times: the same depth again, with an answer of one token."""
-        self.tell("neither streamed nor timed: the same depth again with an answer of one token")
+        self.tell("no times can be read from the answer: the same depth again with an answer of one token")
         short, text = self._once(lambda: self._cold(leg.depth), 1)
         tokens, notes = self._tokens_in(short, text)
         fresh = None if tokens is None else tokens - (short.cached or 0)
         if prefill is None and fresh:
             prefill = Rate(fresh / short.total, "the time of an answer of one token")
-        if decode is None and generated and generated > 1 and answer.total > short.total:
-            decode = Rate((generated - 1) / (answer.total - short.total), "the difference to an answer of one token")
+        more = answer.total - short.total
+        if decode is None and generated and generated > 1 and more > short.total / 2:  # else it is mostly noise
+            decode = Rate((generated - 1) / more, "the difference to an answer of one token")
         return prefill, decode, notes
 
     def _streams(self, leg: Leg) -> Measured:
@@ -375,7 +408,10 @@ class Probe:
                      if (rate := self._decode(answer, count)) is not None)
         total, within = _shared_rate(answers, generated)
         refused = ["prefill: prompts at once wait for each other"]
-        if total is None or within is None:
+        most = max((count for count in generated if count is not None), default=0)
+        if most > leg.answer * (1 + _BEYOND):
+            refused += self._no_decode(None, most, 0, leg.answer)
+        elif total is None or within is None:
             refused.append("decode: the streams did not write at the same time, or their tokens were not counted")
         else:
             notes.append(f"decode by the clock here, while all {leg.streams} wrote: {within} tokens each")
@@ -417,6 +453,9 @@ class Probe:
         counts = [answer.prompt_tokens for answer in outcomes
                   if isinstance(answer, Answer) and answer.prompt_tokens is not None]
         times = [answer.total for answer in outcomes if isinstance(answer, Answer)]
+        if counts and min(counts) < _FILLED * leg.depth:
+            missing.append(f"prompts of {min(counts):,} tokens, {leg.depth:,} were meant: that is not the boundary")
+            self.told.append(missing[-1])
         return Measured(leg.kind, leg.depth, leg.rep, leg.streams, min(counts, default=None), None, None,
                         total=max(times, default=0.0), markers=(back, leg.streams), notes=tuple(notes),
                         refused=tuple(missing))
@@ -455,9 +494,13 @@ class Probe:
 
     def _tokens_in(self, answer: Answer, text: str) -> tuple[int | None, list[str]]:
         if answer.prompt_tokens:
-            self.counter.learn(len(text), answer.prompt_tokens)
+            told = answer.prompt_tokens
+            if self.counter.contradicted(len(text), told):
+                return None, [f"the server counts {told:,} tokens of a prompt that has about "
+                              f"{self.counter.tokens(len(text)):,} by {self.counter.how}: neither was taken"]
+            self.counter.learn(len(text), told)
             self.counter.how = self.counter.how or "usage figures"
-            return answer.prompt_tokens, []
+            return told, []
         if (count := self._counted(text)) is not None:
             return count, ["prompt tokens by the server's tokenize call, without its template"]
         if self.counter.how:
@@ -474,23 +517,25 @@ class Probe:
     # ---- rates
 
     def _prefill(self, answer: Answer, tokens_in: int | None) -> Rate | None:
-        clock = None
-        if answer.first and tokens_in:
+        """By the server's timings, unless the first token was there before they say the prompt was read."""
+        clock, own = None, answer.timings.prompt_rate
+        if answer.first and tokens_in and answer.paced:
             clock = max(tokens_in - (answer.cached or 0), 1) / answer.first
-        if answer.timings.prompt_rate is not None:
-            return Rate(answer.timings.prompt_rate, "the server's timings", clock)
-        return None if clock is None else Rate(clock, "the time to the first token")
+        if clock is not None and (own is None or clock > own * (1 + DISAGREE)):
+            return Rate(clock, "the time to the first token", own)
+        return None if own is None else Rate(own, "the server's timings", clock)
 
     def _decode(self, answer: Answer, generated: int | None) -> Rate | None:
-        """By the clock where the stream came in pieces small enough, else by the server's timings."""
-        clock = None
-        pieces, marks = len(answer.marks), answer.marks
-        if generated and pieces >= max(_PIECES, generated // _PIECES) and marks[-1] > marks[0]:
-            clock = generated * (1 - 1 / pieces) / (marks[-1] - marks[0])  # what the first piece held came before
-        own = answer.timings.decode_rate
-        if clock is not None:
+        """By the clock, unless the server's timings say that no token was made that fast: then something held it back.
+        """
+        clock, own, marks = None, answer.timings.decode_rate, answer.marks
+        if generated and answer.paced:
+            # what came with the first piece was made before
+            later = sum(mark > marks[0] for mark in marks) / len(marks)
+            clock = generated * later / (marks[-1] - marks[0])
+        if clock is not None and (own is None or clock <= own * (1 + DISAGREE)):
             return Rate(clock, "the clock here", own)
-        return None if own is None else Rate(own, "the server's timings")
+        return None if own is None else Rate(own, "the server's timings", clock)
 
     # ---- requests
 
@@ -499,9 +544,8 @@ class Probe:
         outcomes: list[Answer | Fault | None] = [None] * len(texts)
         first: list[Fault] = []
         gate = threading.Barrier(len(texts))
-        for _ in texts:
-            self._charge(0)
-        self._charge(sum(self.counter.tokens(len(text)) + answer for text in texts), requests=0)
+        costs = [self.counter.at_most(len(text)) + answer for text in texts]
+        self._charge(sum(costs), requests=len(texts))
 
         def one(place: int) -> None:
             try:
@@ -521,6 +565,8 @@ class Probe:
             thread.start()
         for thread in threads:
             thread.join()
+        for cost, outcome in zip(costs, outcomes, strict=True):
+            self._settle(cost, outcome)
         for fault in first:
             if fault.kind != "busy":
                 self._judge(fault, dropped=True)
@@ -533,13 +579,12 @@ class Probe:
         wait = 1.0
         while True:
             text = prompt()
-            cost = self.counter.tokens(len(text)) + answer
+            cost = self.counter.at_most(len(text)) + answer
             self._charge(cost)
             try:
                 found = self._send(text, answer, forced=True)
             except Fault as fault:
-                if fault.kind in ("busy", "loading", "refused"):
-                    self.tokens -= cost  # nothing was computed
+                self._settle(cost, fault)
                 if fault.kind == "busy" or (fault.kind == "loading" and not self._up):
                     wait = self._wait(fault, wait, "the server is busy (429)" if fault.kind == "busy"
                                       else "the server is loading (503)")
@@ -552,6 +597,7 @@ class Probe:
                     raise _Skip(fault.message) from None
                 continue
             self._up = True
+            self._settle(cost, found)
             return found, text
 
     def _send(self, text: str, answer: int, *, forced: bool, beside: int = 1) -> Answer:
@@ -618,9 +664,9 @@ class Probe:
 
     def _wait(self, fault: Fault, wait: float, why: str) -> float:
         """Waits as the server asks, or longer each time; returns the next wait. Raises at the bound as _judge does."""
-        asked = wait if fault.wait is None else max(fault.wait, 0.05)
+        asked = max(fault.wait or 0.0, wait)  # never sooner than by itself: a server may ask for no wait at all
         if asked >= self.left:
-            text = f"{why} and asks to wait {asked:.0f} s, {max(self.left, 0):.0f} s are left"
+            text = f"{why}, the next try is due in {asked:.4g} s, and {max(self.left, 0):.3g} s are left"
             if not self._up:
                 raise ReadError(f"{self.client.server.shown}: {text}; nothing was measured", kind="usage")
             raise _Stop(text, harm=False)
@@ -640,20 +686,38 @@ class Probe:
         self.requests += requests
         self.tokens += tokens
 
+    def _settle(self, cost: int, outcome: Answer | Fault | None) -> None:
+        """Puts what a request took, as far as the server tells, in the place of what it was charged."""
+        if isinstance(outcome, Fault) and outcome.kind in ("busy", "loading", "refused"):
+            self.tokens -= cost  # nothing was computed
+        elif isinstance(outcome, Answer) and outcome.prompt_tokens is not None and outcome.generated is not None:
+            self.tokens += outcome.prompt_tokens + outcome.generated - cost
+
     def _look(self) -> Snapshot | None:
+        """The server's counters; where it showed none, it is not asked again."""
+        if self._blind:
+            return None
         try:
-            text = self.client.get("/metrics", min(_ASIDE, max(self.left, 0.5)))
+            text = self.client.get("/metrics", min(_ASIDE, max(self.left / 4, 0.1)))
         except Fault as fault:
             if fault.kind == "unreachable" and self._up:
                 raise _Stop(f"the server fails after it had answered: {fault.message}", harm=True) from None
             return None
         return None if text is None else read_metrics(text)
 
+    def _last_look(self) -> None:
+        """The counters at the end, whatever ended it; the last that were seen where there is no more to see."""
+        self.client = self.client.anew()
+        if self._blind:
+            return
+        with contextlib.suppress(Fault):
+            text = self.client.get("/metrics", min(_LAST_LOOK, max(self.limits.seconds - self.elapsed, 0.1)))
+            self.after = self.after if text is None else read_metrics(text)
+
 
 def _shared_rate(answers: Sequence[Answer], generated: Sequence[int | None]) -> tuple[float | None, int | None]:
     """Tokens a second of all streams while all of them wrote, and the fewest tokens of one in that time."""
-    if any(count is None or len(answer.marks) < max(_PIECES, count // _PIECES)
-           for answer, count in zip(answers, generated, strict=True)):
+    if any(count is None or not answer.paced for answer, count in zip(answers, generated, strict=True)):
         return None, None
     start, end = max(answer.marks[0] for answer in answers), min(answer.marks[-1] for answer in answers)
     if end <= start:

@@ -6,9 +6,11 @@ import csv
 import io
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from measurements.points.read import COLUMNS, read_points
 from measurements.probe.counting import CORPUS
@@ -62,39 +64,81 @@ def _seen(found: Measured) -> list[str]:
             (("preemptions", found.preemptions), ("evictions", found.evictions)) if value]
 
 
+#: A row by which a file shows that it takes rows, before anything is measured.
+_SAMPLE: Final = {"engine": "radiance", "model": "m", "tokens_in": "1", "streams": "1", "metric": "prefill",
+                  "value": "1", "unit": "t/s", "source": "shapewright probe"}
+
+
 def demand_file(path: Path) -> None:
-    """Raises ReadError unless ``path`` is a points file to append to, or a name for a new one in a folder there is."""
-    if path.exists():
-        read_points([path])
-        return
-    if not path.parent.is_dir():
-        raise ReadError("its folder does not exist", file=str(path), kind="usage")
+    """Raises ReadError unless ``path`` is a points file that can be appended to, or a name for a new one."""
+    _append(path, [{name: _SAMPLE.get(name, "") for name in COLUMNS}], put=False)
 
 
 def append(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
     """Adds ``rows`` at the end of a points file, made where there is none.
 
-    The whole of it is written beside the file, read as points, and put in its place in one step: whatever happens,
-    the file is the old one or the new one. Raises ReadError where the file is none, or cannot be written.
+    The whole of it is written beside the file, read as points, and put in its place in one step, one probe after the
+    other: whatever happens, the file is the old one or the new one. Raises ReadError where the file is none, or cannot
+    be written.
     """
-    if not rows:
-        return
+    if rows:
+        _append(path, rows, put=True)
+
+
+def _append(path: Path, rows: Sequence[Mapping[str, str]], *, put: bool) -> None:
     real = Path(os.path.realpath(path))
+    if not real.parent.is_dir():
+        raise ReadError("its folder does not exist", file=str(path), kind="usage")
     try:
-        before = real.read_bytes() if real.exists() else b""
-        columns = _columns(before) or COLUMNS
-        end = b"\r\n" if b"\r\n" in before else b"\n"
-        text = io.StringIO()
-        out = csv.writer(text, lineterminator=end.decode())
-        if not before.strip():
-            out.writerow(columns)
-        for row in rows:
-            out.writerow([row[name] for name in columns])
-        gap = b"" if not before or before.endswith((b"\n", b"\r")) else end
-        _replace(real, before + gap + text.getvalue().encode())
+        with _alone(real.parent):
+            if real.exists() and not real.is_file():
+                raise ReadError("is no regular file: name a points file", file=str(path), kind="usage")
+            before = real.read_bytes() if real.exists() else b""
+            part = _part(real, before + _text(before, rows))
+            try:
+                try:
+                    read_points([part])
+                except ReadError as error:  # said of the file that the user knows
+                    message = error.message.replace(str(part), str(path))
+                    raise ReadError(message, file=str(path), line=error.line, kind=error.kind) from None
+                if put:
+                    part.replace(real)
+            finally:
+                part.unlink(missing_ok=True)
     except OSError as error:
         raise ReadError(f"cannot be written ({(error.strerror or 'no reason given').lower()})", file=str(path),
                         kind="usage") from None
+
+
+def _text(before: bytes, rows: Sequence[Mapping[str, str]]) -> bytes:
+    """What is added behind what stands there, with its line ends and its columns."""
+    try:
+        columns = _columns(before) or COLUMNS
+    except ValueError:
+        columns = COLUMNS  # no UTF-8: the reader says so
+    end = b"\r\n" if b"\r\n" in before else b"\n"
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator=end.decode())
+    if not before.strip():
+        out.writerow(columns)
+    for row in rows:
+        out.writerow([row.get(name, "") for name in columns])
+    gap = b"" if not before or before.endswith((b"\n", b"\r")) else end
+    return gap + text.getvalue().encode()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps other probes that append in this folder out, where its file system has locks."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _columns(data: bytes) -> list[str]:
@@ -109,20 +153,26 @@ def _columns(data: bytes) -> list[str]:
     return []
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _part(path: Path, data: bytes) -> Path:
+    """A file with ``data`` beside ``path``, down to the disk, with its mode and owner. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     part = Path(name)
     try:
         with open(handle, "wb") as file:
             file.write(data)
             file.flush()
+            if path.exists():
+                state = path.stat()
+                with suppress(PermissionError):
+                    os.fchown(file.fileno(), state.st_uid, state.st_gid)
+                os.fchmod(file.fileno(), state.st_mode & 0o7777)
+            else:
+                os.fchmod(file.fileno(), 0o666 & ~_umask())
             os.fsync(file.fileno())
-        read_points([part])
-        part.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
-        part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+    return part
 
 
 def _umask() -> int:

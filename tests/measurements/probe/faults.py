@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +30,7 @@ class Faults:
     body: Callable[[dict[str, Any]], None] = lambda body: None
     drop: Callable[[int, int], bool] = lambda number, pieces: False
     pause: Callable[[int], float] = lambda number: 0.0
+    hold: bool = False  # a stream is passed on at its end, all of it at once
     seen: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -98,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._stream(number, response)
 
     def _stream(self, number: int, response: http.client.HTTPResponse) -> None:
-        faults, pieces = self.server.faults, 0
+        faults, pieces, held = self.server.faults, 0, b""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -114,8 +117,12 @@ class _Handler(BaseHTTPRequestHandler):
                 if faults.drop(number, pieces):
                     return
                 time.sleep(faults.pause(number))
-            self.wfile.write(line)
-            self.wfile.flush()
+            held += line
+            if not faults.hold:
+                self.wfile.write(held)
+                self.wfile.flush()
+                held = b""
+        self.wfile.write(held)
 
     def _ask(self, method: str, body: dict[str, Any] | None) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.engine, timeout=60)
@@ -142,6 +149,28 @@ class _Proxy(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A probe that hangs up is no defect."""
+
+
+@contextmanager
+def saying(pieces: Iterable[bytes], step: float = 0.0) -> Iterator[str]:
+    """The URL of a server that says the same to whoever asks, piece by piece, whatever was asked."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def answer() -> None:
+            with contextlib.suppress(OSError):  # the test is over, or who asked hung up
+                while True:
+                    connection, _ = server.accept()
+                    with connection, connection.makefile("rb") as asked:
+                        head = b"".join(iter(asked.readline, b"\r\n"))
+                        length = re.search(rb"(?i)content-length: (\d+)", head)
+                        asked.read(int(length[1]) if length else 0)
+                        for piece in pieces:
+                            connection.sendall(piece)
+                            time.sleep(step)
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

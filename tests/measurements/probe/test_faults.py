@@ -14,8 +14,9 @@ import pytest
 
 import measurements.probe.run as running
 from measurements.points import read_points
-from measurements.probe.client import Client, server_at
+from measurements.probe.client import Client, Fault, server_at
 from measurements.probe.ladder import Leg, Limits, ladder
+from measurements.probe.metrics import Snapshot
 from measurements.probe.run import Measured, Probe
 from measurements.probe.write import Subject, append, rows_of
 from measurements.records import ReadError
@@ -112,6 +113,109 @@ def test_unstreamed_answers_without_timings(engine: int) -> None:
     assert metrics_of(found) == ["prefill", "decode"]
 
 
+def test_a_stream_that_is_held_back_has_no_times(engine: int) -> None:
+    with probing(engine, Faults(hold=True)) as (probe, _):
+        found = one(probe)
+    assert found.prefill is not None
+    assert found.decode is not None
+    assert (found.prefill.how, found.decode.how) == ("the server's timings",) * 2
+    assert found.first is None
+    assert any("in lumps" in note for note in found.notes)
+
+
+def test_a_stream_that_is_held_back_and_not_timed(engine: int) -> None:
+    faults = Faults(hold=True, piece=edited(timings=None))
+    with probing(engine, faults) as (probe, _):
+        found = one(probe)
+    assert [body["max_tokens"] for body in faults.seen] == [8, 512, 1]
+    assert found.decode is not None
+    assert found.decode.how == "the difference to an answer of one token"
+    assert found.decode.value == pytest.approx(511 / found.total, rel=0.5)  # of a short prompt nearly all is decode
+
+
+@pytest.mark.parametrize(("own", "how"), [
+    (1.0, "the server's timings"), (1e7, "the clock here"), (5e11, "the clock here")])
+def test_no_token_comes_before_it_is_made(engine: int, own: float, how: str) -> None:
+    with probing(engine, Faults(piece=edited(timings={"predicted_per_second": own, "prompt_per_second": own}))) as (
+            probe, _):
+        found = one(probe)
+    assert found.decode is not None
+    assert found.prefill is not None
+    assert found.decode.how == how
+    assert found.decode.apart == (own < 1e8)  # a rate that nobody can mean is none
+    assert (found.prefill.how == "the server's timings") == (own == 1e7)  # a prompt is read before its first token
+    assert metrics_of(found) == ["prefill", "decode"]
+
+
+def test_counts_that_contradict_each_other_make_no_rate(engine: int) -> None:
+    def piece(number: int, chunk: dict[str, Any]) -> dict[str, Any]:
+        if number and chunk.get("usage"):
+            chunk["usage"] = {"prompt_tokens": 7 * chunk["usage"]["prompt_tokens"], "completion_tokens": 5120}
+        return chunk
+
+    with probing(engine, Faults(piece=piece)) as (probe, _):
+        found = one(probe, 512)
+    assert found.tokens_in is None
+    assert any("neither was taken" in note for note in found.notes)
+    assert any("5,120 generated tokens, 512 were asked for" in text for text in found.refused)
+    assert metrics_of(found) == []
+
+
+def test_an_answer_that_goes_on_is_cut(engine: int) -> None:
+    faults = Faults(body=lambda body: body.update(max_tokens=1500, min_tokens=1500) if body["max_tokens"] > 8 else None)
+    with probing(engine, faults) as (probe, _), pytest.raises(ReadError, match="max_tokens does not bind"):
+        one(probe, legs=[Leg("ladder", 128, 16)])
+
+
+def test_what_it_takes_is_what_the_server_counts(engine: int) -> None:
+    taken: list[int] = []
+    timings: list[dict[str, Any]] = []
+
+    def piece(_: int, chunk: dict[str, Any]) -> dict[str, Any]:
+        taken.append((chunk.get("usage") or {}).get("total_tokens", 0))
+        timings.extend([chunk["timings"]] if "timings" in chunk else [])
+        return chunk
+
+    with probing(engine, Faults(piece=piece)) as (probe, _):
+        one(probe, 512, 768)
+    assert probe.tokens == sum(taken) > 0
+    for found, own in zip(probe.found, timings[-2:], strict=True):  # the rates by hand, the first token being prefill's
+        rates = {row["metric"]: float(row["value"]) for row in rows_of(found, SUBJECT)}
+        assert rates["prefill"] == pytest.approx(own["prompt_n"] / own["prompt_ms"] * 1000, rel=0.01)
+        assert rates["decode"] == pytest.approx((own["predicted_n"] - 1) / own["predicted_ms"] * 1000, rel=0.2)
+    faults = Faults()
+    few = Limits(60, 40, 300)
+    with probing(engine, faults, limits=few) as (probe, _), pytest.raises(ReadError, match="max-tokens"):
+        one(probe)  # nobody counted yet: each character may be a token
+    assert faults.seen == []
+
+
+@pytest.mark.parametrize("status", [302, 307, 400, 422])
+def test_a_server_that_refuses_everything(engine: int, status: int) -> None:
+    faults = Faults(instead=lambda number, body: (status, {"Location": "/"}, {"error": {"message": "no, and no"}}))
+    why = "redirects" if status < 400 else "no, and no"
+    with probing(engine, faults) as (probe, _), pytest.raises(ReadError, match=why):
+        one(probe)
+
+
+def test_a_server_without_plain_completions_counts_in_a_chat(engine: int) -> None:
+    with probing(engine, Faults(pages={"/v1/completions": lambda: (404, "{}")})) as (probe, _):
+        one(probe)
+    assert any("was refused: " in text for text in probe.told)
+    assert probe.counter.how == "a refusal that names the count"
+
+
+@pytest.mark.parametrize("count", [2048, 2049])
+def test_a_refusal_that_counts_as_far_as_the_window_tells_no_ratio(engine: int, count: int) -> None:
+    said = json.dumps({"error": {"message": f"You passed {count} input tokens and requested 1 output tokens. However, "
+                                            "the model's context length is only 2048 tokens"}})
+    with probing(engine, Faults(pages={"/v1/completions": lambda: (400, said)})) as (probe, _):
+        found = one(probe)
+    assert any("only as far as the window" in text for text in probe.told)
+    assert probe.counter.how == "the server's tokenize call"
+    assert metrics_of(found) == ["prefill", "decode"]
+
+
 def test_reasoning_content(engine: int) -> None:
     def piece(_: int, chunk: dict[str, Any]) -> dict[str, Any]:
         for choice in chunk["choices"]:
@@ -161,6 +265,16 @@ def test_busy_and_loading(engine: int) -> None:
     assert sum("loading" in text for text in told) == 3
     assert sum("busy" in text for text in told) == 1
     assert metrics_of(found) == ["prefill", "decode"]
+
+
+def test_a_server_that_asks_for_no_wait_is_not_hurried(engine: int) -> None:
+    waited: list[float] = []
+    with probing(engine, Faults(), limits=Limits(10, 40, 60_000), sleep=waited.append) as (probe, _):
+        probe.client.get = lambda *_: (_ for _ in ()).throw(  # type: ignore[method-assign]
+            Fault("loading", "503", wait=0.0))
+        with pytest.raises(ReadError, match="the next try is due in 16 s"):
+            probe.greet(None)
+    assert waited == [2.0, 4.0, 8.0]
 
 
 def test_busy_for_longer_than_is_left(engine: int) -> None:
@@ -215,7 +329,7 @@ def test_a_server_that_slows_down(engine: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_preemptions(engine: int) -> None:
-    counts = iter([3, 3, 3, 3, 5])
+    counts = iter([3, 3, 5])
     page = "# HELP x y\nvllm:num_preemptions_total{{engine=\"0\"}} {}\nvllm:kv_cache_usage_perc{{a=\"b\"}} 0.25\n"
     faults = Faults(pages={"/metrics": lambda: (200, page.format(next(counts, 5)))})
     with probing(engine, faults) as (probe, _):
@@ -228,6 +342,27 @@ def test_preemptions(engine: int) -> None:
     assert (probe.before.preemptions, probe.after.kv_use) == (3, 0.25) if probe.before and probe.after else False
 
 
+def test_counters_that_begin_anew(engine: int) -> None:
+    counts = iter([3, 3, 0])
+    faults = Faults(pages={"/metrics": lambda: (200, f"vllm:num_preemptions_total {next(counts, 0)}\n")})
+    with probing(engine, faults) as (probe, _):
+        one(probe, 128, 256, 512)
+    assert len(probe.found) == 2
+    assert probe.harm is not None
+    assert "began anew" in probe.harm
+    assert metrics_of(probe.found[1]) == []
+
+
+def test_counters_are_looked_at_when_a_bound_ends_it(engine: int) -> None:
+    counts = iter([3, 3, 7])
+    faults = Faults(pages={"/metrics": lambda: (200, f"vllm:num_preemptions_total {next(counts, 7)}\n")})
+    with probing(engine, faults, limits=Limits(60, 3, 60_000)) as (probe, _):
+        one(probe, 128, 256)
+    assert probe.stopped == "--max-requests 3 is reached"
+    assert probe.before == Snapshot(preemptions=3)
+    assert probe.after == Snapshot(preemptions=7)
+
+
 def test_one_of_several_fails_and_the_others_are_not_waited_for(engine: int) -> None:
     faults = Faults(pause=lambda number: 0.1 if number > 1 else 0.0)
     faults.instead = lambda number, body: (500, {}, {"error": {"message": "card lost"}}) if number == 3 else None
@@ -237,7 +372,7 @@ def test_one_of_several_fails_and_the_others_are_not_waited_for(engine: int) -> 
     assert time.monotonic() - start < 30  # not the 100 s that the other streams would take
     assert probe.harm is not None
     assert "card lost" in probe.harm
-    assert len(faults.seen) == 5
+    assert len(faults.seen) in (4, 5)  # the last of three may not have been sent yet; nothing is sent after it
 
 
 def boundary(streams: int) -> list[Leg]:
@@ -260,6 +395,18 @@ def test_all_markers_come_back(engine: int) -> None:
     assert rows_of(probe.found[-1], SUBJECT) == []
     asked = [marker(body) for body in faults.seen if marker(body)]
     assert len(set(asked)) == 3
+    assert not any("not the boundary" in text for text in probe.told)
+
+
+def test_prompts_that_do_not_fill_the_window_are_no_boundary(engine: int) -> None:
+    def instead(_: int, body: dict[str, Any]) -> tuple[int, dict[str, str], Any] | None:
+        found = marker(body)
+        return answering(f"It is {found}", tokens=9, prompt=1200) if found else None
+
+    with probing(engine, Faults(instead=instead)) as (probe, _):
+        one(probe, legs=boundary(2))
+    assert probe.found[-1].markers == (2, 2)
+    assert any("1,200 tokens" in text and "not the boundary" in text for text in probe.told)
 
 
 @pytest.mark.parametrize(("answer", "why"), [

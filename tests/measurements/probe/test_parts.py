@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +12,16 @@ import pytest
 
 import measurements
 from measurements.points import read_points
-from measurements.probe.client import Answer, Client, Timings, _refusal, _retry_after, server_at
+from measurements.probe.client import Answer, Client, Fault, Timings, _refusal, _retry_after, server_at
 from measurements.probe.counting import Counter
 from measurements.probe.ladder import ANSWER, SPARE, Leg, Limits, ladder, within
-from measurements.probe.metrics import Snapshot, read_metrics, rose
+from measurements.probe.metrics import Snapshot, began_anew, changes, read_metrics, rose
 from measurements.probe.run import Measured, Rate, _shared_rate
 from measurements.probe.write import Subject, append, demand_file, rows_of
 from measurements.records import ReadError
 from measurements.site import load, read_site
 from optimizer.probe import knobs_of
+from tests.measurements.probe.faults import saying
 
 SITES = Path(measurements.__path__[0]) / "sites"
 
@@ -33,6 +36,8 @@ SITES = Path(measurements.__path__[0]) / "sites"
     ('{"error":{"message":"The decoder prompt (length 9000) is longer than the maximum model length of 4096."}}',
      9000, 4096),
     ("The input (9000 tokens) is longer than the model's context length (4096 tokens).", 9000, 4096),
+    ("You passed 8193 input tokens and requested 0 output tokens. However, the model's context length is only 8192 "
+     "tokens, resulting in a maximum input length of 8192 tokens.", 8193, 8192),
     ('{"detail":"temperature must be at least 0"}', None, None),
     ("max_tokens is 512, which is too large", None, None),
     ("", None, None), ("[" * 100_000, None, None), ('{"error": null}', None, None),
@@ -50,8 +55,10 @@ def test_retry_after() -> None:
 @pytest.mark.parametrize(("url", "shown", "local"), [
     ("http://localhost:8080/v1/", "http://localhost:8080", True),
     ("http://127.0.0.7", "http://127.0.0.7:80", True),
+    ("http://localhost:8080/llm/v1/chat/completions", "http://localhost:8080/llm", True),
     ("http://[::1]:7770/llm/v1", "http://[::1]:7770/llm", True),
     ("https://box.lan", "https://box.lan:443", False),
+    ("https://box.lan/sk-abcdefgh12345678abcd/v1", "https://box.lan:443/<secret>", False),
     ("http://localhost.evil.example:80", "http://localhost.evil.example:80", False),
 ])
 def test_urls(url: str, shown: str, local: bool) -> None:
@@ -72,6 +79,47 @@ def test_a_key_that_no_header_may_hold_is_not_repeated() -> None:
     with pytest.raises(ReadError) as caught:
         Client(server_at("http://localhost"), "p4ss\r\nX: y")
     assert "p4ss" not in str(caught.value)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+
+@pytest.mark.parametrize("begin", [b"HTT", b"HTTP/1.1 200 OK\r\nX: ", HEAD, HEAD + b"data: "],
+                         ids=["status", "headers", "line", "event"])
+def test_no_trickle_outlasts_the_time_allowed(begin: bytes) -> None:
+    with saying([begin, *[b"a"] * 100], 0.05) as url:
+        start = time.monotonic()
+        with pytest.raises(Fault) as caught:
+            Client(server_at(url)).ask("/v1/completions", {"prompt": "x", "max_tokens": 1}, 0.3)
+    assert caught.value.kind == "late"
+    assert time.monotonic() - start < 3
+
+
+WORD = '{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}'
+
+
+@pytest.mark.parametrize("events", [
+    f"data: {WORD}\n\n",
+    f": hello\r\n\r\nevent: message\r\nid: 1\r\ndata:{WORD}\r\n\r\ndata: [DONE]\r\n\r\n",
+    f"data: {WORD[:12]}\ndata: {WORD[12:]}\n\n",
+    f"data: {WORD}\ndata: [DONE]\n",
+    f"data: {WORD}\n\ndata: [DONE]\n\ndata: {WORD}\n\n",
+], ids=["no end", "CRLF and comments", "in two lines", "no blank lines", "behind the end"])
+def test_streams_as_servers_write_them(events: str) -> None:
+    with saying([HEAD + events.encode()]) as url:
+        answer = Client(server_at(url)).ask("/v1/completions", {"prompt": "x"}, 5)
+    assert (answer.text, answer.finish, len(answer.marks)) == ("a", "stop", 1)
+
+
+@pytest.mark.parametrize(("events", "kind"), [
+    ('data: {"choices":\n\n', "unusable"), ("data: {\n" * 1000, "unusable"), (f"data: {WORD[:-1]}", "unusable"),
+    ('data: {"object":"error","message":"no memory"}\n\n', "broken"),
+    ('data: {"error":{"message":"no memory"}}\n\n', "broken"), ("data: {}\n\n", "dropped"), ("", "dropped"),
+])
+def test_streams_that_are_none(events: str, kind: str) -> None:
+    with saying([HEAD + events.encode()]) as url, pytest.raises(Fault) as caught:
+        Client(server_at(url)).ask("/v1/completions", {"prompt": "x"}, 5)
+    assert caught.value.kind == kind
 
 
 def test_counters() -> None:
@@ -97,6 +145,11 @@ vllm:num_preemptions_total{broken 9
     assert rose(Snapshot(9), Snapshot(1), "preemptions") is None  # it began anew
     assert rose(None, Snapshot(5), "preemptions") is None
     assert rose(Snapshot(3), Snapshot(3), "evictions") is None
+    assert began_anew(Snapshot(9), Snapshot(1))
+    assert not any(began_anew(*looks) for looks in (
+        (Snapshot(3), Snapshot(3)), (Snapshot(), Snapshot(5)), (Snapshot(3), Snapshot()), (None, Snapshot(1))))
+    assert changes(Snapshot(3, None, 0.5), Snapshot(5, 2, 0.25)) == Snapshot(2, 2, -0.25)
+    assert changes(Snapshot(3), None) is None
 
 
 def test_tokens_of_a_text() -> None:
@@ -106,6 +159,28 @@ def test_tokens_of_a_text() -> None:
     counter.learn(100_000, 20_030)  # 0.2 to a character, and a template of 30
     assert counter.tokens(50_000) == 10_030
     assert counter.characters(counter.tokens(50_000)) == 50_000
+
+
+def test_tokens_of_a_text_in_a_long_template() -> None:
+    counter = Counter(bare=(2000, 420))
+    assert not counter.contradicted(350, 1080)
+    counter.learn(350, 1080)  # about 1,000 of them are a template
+    assert counter.tokens(10_000) == pytest.approx(3100, abs=10)
+    assert not counter.contradicted(1219, 1260)
+    assert not counter.contradicted(1219, 256)  # another path, without the template
+    assert counter.contradicted(10_000, 14_700)
+    assert counter.contradicted(10_000, 300)
+    assert counter.at_most(10_000) > counter.tokens(10_000)
+    assert Counter().at_most(10_000) > 15_000
+
+
+def test_pieces_that_came_at_once_are_not_paced() -> None:
+    assert stream(0.0, 0.01, 512).paced
+    assert not stream(0.0, 0.00001, 512).paced
+    assert not stream(0.0, 0.01, 15).paced
+    lumps = Answer(**{**{name: getattr(stream(0, 1, 1), name) for name in Answer.__slots__},
+                      "marks": tuple(float(place // 32) for place in range(512))})
+    assert not lumps.paced
 
 
 def test_a_plan() -> None:
@@ -176,6 +251,42 @@ def test_rows_are_read_back_as_they_were_measured(tmp_path: Path) -> None:
     assert (decode.rate, decode.tokens_out, decode.model, decode.source) == (
         94.1, 512, "w4b, the new one", 'the "first" boot')
     assert decode.labels == prefill.labels == ()
+
+
+def test_a_file_is_asked_before_anything_is_measured(tmp_path: Path) -> None:
+    out = tmp_path / "points.csv"
+    names = "engine,version,model,knobs,tokens_in,tokens_out,streams,cache,corpus,metric,value,unit,date,source"
+    out.write_text(names, encoding="utf-8")
+    demand_file(out)  # columns alone are enough
+    assert out.read_text(encoding="utf-8") == names
+    append(out, rows_of(FOUND, SUBJECT))
+    assert len(read_points([out]).points) == 2
+    for wrong in (names.replace(",streams", ""), names.replace("corpus", "words"), f"{names}\n{'x,' * 13}x\n"):
+        out.write_text(wrong, encoding="utf-8")
+        with pytest.raises(ReadError) as caught:
+            demand_file(out)
+        assert (caught.value.file, ".part" in caught.value.message) == (str(out), False)
+        assert out.read_text(encoding="utf-8") == wrong
+    with pytest.raises(ReadError, match="regular"):
+        demand_file(Path(os.devnull))
+    with pytest.raises(ReadError, match="folder"):
+        demand_file(tmp_path / "no" / "points.csv")
+    assert os.listdir(tmp_path) == ["points.csv"]
+
+
+def test_two_probes_at_once_lose_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "points.csv"
+
+    def many(who: str) -> None:
+        for place in range(15):
+            append(out, rows_of(FOUND, replace(SUBJECT, source=f"{who} {place}")))
+
+    threads = [threading.Thread(target=many, args=(who,)) for who in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read_points([out]).points) == 60
 
 
 def test_a_file_that_cannot_take_the_rows_stays_as_it_was(tmp_path: Path) -> None:

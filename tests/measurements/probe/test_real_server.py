@@ -76,11 +76,17 @@ def test_a_second_probe_is_appended_and_what_stood_there_stays(
     assert said.code == 0
     assert out.read_bytes().startswith(before + b"\r\n")
     assert len(read_points([out]).points) == 1 + len(said.document["points"]) == 4
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["frank.env", "points.csv", "site.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "frank.env", "points.csv", "shapewright-history.jsonl", "site.toml"]
 
 
-def test_a_marker_that_a_random_model_cannot_find(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_marker_that_a_random_model_cannot_find(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     said = ask(capsys, "probe", "--url", url, "--depths", "128", "--boundary", "--json")
+    assert said.document["record"] is None
+    assert list(tmp_path.iterdir()) == []  # nothing is kept unless it is asked for
     assert "0 of 4 markers came back" in said.document["harm"]
     assert said.code == 3
     valid("probe", said.document)
@@ -101,10 +107,12 @@ def test_counting_costs_nothing(url: str) -> None:
         return float(found[1])
 
     before, counter = computed(), Counter()
-    said, window = count_above(client, "", serve.WINDOW, counter)
-    assert "refused" in said
-    assert window == serve.WINDOW
-    (characters, tokens), = counter.seen.items()
+    above = count_above(client, "/v1/completions", "", serve.WINDOW, counter, 20)
+    assert above is not None
+    assert "refused" in above.said
+    assert (above.window, above.tokens) == (serve.WINDOW, 0)
+    assert counter.bare is not None
+    characters, tokens = counter.bare
     exact = tokenize(client, "", prose(characters), Counter())
     assert exact is not None
     assert exact in (tokens, tokens - 1)  # the refusal counts the mark of the beginning too
