@@ -8,8 +8,11 @@ from measurements.history import History, Record
 from optimizer.check import SCHEMA_VERSION
 
 
-def history_json(history: History) -> dict[str, Any]:
-    """The whole answer of ``history``: each prediction with its verdicts, the newest last, and what was passed over."""
+def history_json(history: History, last: int | None = None) -> dict[str, Any]:
+    """The whole answer of ``history``: each prediction with its verdicts, the newest last, and what was passed over.
+
+    ``last`` is how many of the newest predictions are wanted; ``earlier`` counts those left out for it.
+    """
     verdicts: dict[str, list[Record]] = {}
     for record in history.of("verdict"):
         verdicts.setdefault(record["of"], []).append(record)
@@ -17,7 +20,8 @@ def history_json(history: History) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "file": str(history.file),
-        "predictions": predictions,
+        "predictions": predictions[-last:] if last else predictions,
+        "earlier": max(len(predictions) - last, 0) if last else 0,
         "orphans": [_verdict_json(record) | {"of": record["of"]} for found in verdicts.values() for record in found],
         "skipped": [{"line": item.line, "why": item.why} for item in history.skipped],
     }
@@ -41,6 +45,6 @@ def _verdict_json(record: Record) -> dict[str, Any]:
         "id": record["id"], "time": record["time"], "status": record["status"], "why": record["why"],
         "outcome": record["outcome"]["seen"],
         "off": [{"name": row["name"], "unit": row["unit"], "by": row["by"]}
-                for row in record["rows"] if row["status"] == "off"],
-        "moved": [fact["name"] for fact in record["facts"] if fact["moved"]],
+                for row in record["rows"] if row["status"] == "off" and record["status"] != "void"],
+        "moved": [fact["name"] for fact in record["facts"] if fact["moved"] and record["status"] != "void"],
     }
