@@ -193,6 +193,8 @@ def _judge(history: History, case: _Case, sha: str | None, log: Path, passed: Re
         rows = _explained(rows, Causes(model, given, case.shape, drift), model)
         notes += _as_before(case, given, rows)
         notes += _not_as_written(history, case.record)
+        notes += [f"{row.name} is measured anew at every boot, and what else runs there is in it" for row in rows
+                  if row.status == "off" and row.name in model.facts and model.facts[row.name].each_boot]
     notes += _outranked(case.record, drift)
     seen = ledger.rows.get("outcome_seen")
     agrees = _agrees(seen, case.outcomes)
@@ -381,12 +383,21 @@ def _count(rows: list[str]) -> str:
 
 
 def verdict_record(found: Judgement, now: datetime) -> dict[str, Any]:
-    """The record of a judgement, sealed: it stands beside the prediction that it names."""
+    """The record of a judgement, sealed: it stands beside the prediction that it names, and names the log as it does.
+    """
+    log = str(found.ledger.file)
+
+    def placed(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: redact(value.replace(log, found.name)) if key == "source" and isinstance(value, str)
+                    else placed(value) for key, value in item.items()}
+        return [placed(value) for value in item] if isinstance(item, list) else item
+
     body = {
         "of": found.of["id"], "status": found.status, "why": found.why, "other_settings": list(found.other),
-        "rows": [_row_json(row) for row in found.rows],
-        "outcome": _outcome_json(found),
-        "facts": [_drift_json(fact) for fact in found.facts],
+        "rows": placed([_row_json(row) for row in found.rows]),
+        "outcome": placed(_outcome_json(found)),
+        "facts": placed([_drift_json(fact) for fact in found.facts]),
         "ledger": {"file": found.name, "sha256": found.digest},
     }
     return sealed("verdict", body, now)
@@ -422,7 +433,9 @@ def verdict_json(found: Judgement, file: Path, record_id: str | None, notes: tup
         "contradictions": list(found.contradictions),
         "notes": list(dict.fromkeys((*found.notes, *notes))),
         "record": {"file": str(file), "id": record_id},
-        "next_ledger": found.name if found.status in ("held", "off") and found.served is not False else None,
+        # a pipe cannot be read again
+        "next_ledger": found.name if (found.status in ("held", "off") and found.served is not False
+                                      and found.digest is not None) else None,
     }
 
 

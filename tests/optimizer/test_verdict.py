@@ -468,6 +468,26 @@ def test_of_two_that_wait_the_one_that_the_log_is_of(tmp_path: Path, capsys: Cap
     assert (document["prediction"]["id"], document["status"]) == (new, "void")
 
 
+def test_what_is_measured_at_every_boot_is_said_to_be(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    document = judged(capsys, site, re.sub(r"\((\S+) GiB total", "(9.9 GiB total", log("halogen-fits"))).document
+    assert (document["why"], rows(document)["host_left"]) == ("host_left is off", "off")
+    (note,) = document["notes"]
+    assert note.startswith("host_left is measured anew at every boot")
+
+
+def test_a_record_names_the_log_from_its_own_folder(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    secret = site / "sk-abcdefghijklmnopqrstuvwxyz0123456789"
+    secret.mkdir()
+    (secret / "new.log").write_text(log("halogen-clamped"), encoding="utf-8")
+    ask(capsys, "verdict", str(site), "--ledger", str(secret / "new.log"), "--write")
+    written = (site / "shapewright-history.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    assert str(tmp_path) not in written
+    assert secret.name not in written
+    assert json.loads(written)["outcome"]["source"] == "<secret>/new.log:4"
+
+
 def test_the_log_of_before_may_be_that_of_an_older_prediction(tmp_path: Path, capsys: Capture) -> None:
     site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
     (site / "boot.log").write_text(log("halogen-fits"), encoding="utf-8")
