@@ -369,8 +369,10 @@ def _status(other: tuple[str, ...], rows: list[Judged], agrees: bool | None, see
     if off:
         return "off", f"{_count(off)} off"
     compared = [row for row in rows if row.status != "unprinted"]
-    if ledger.missing or not ledger.ended:
+    if ledger.missing:
         return "open", "the log is cut off before the boot was done"
+    if not ledger.ended:
+        return "open", "the log does not show the server come up, nor fail"
     if not compared and agrees is None:
         return "open", "the log prints none of the predicted rows"
     if any(finding.severity == "contradiction" for finding in ledger.findings):

@@ -296,8 +296,9 @@ def read(lines: Sequence[Line], file: str) -> LedgerReading | None:
     _outcome(boot, settled)
     check(settled)
     generation = _generation(boot)
-    # which line is the last from 1.1 on, nobody has seen
-    ended = "settled_free" in boot or "outcome_seen" in settled.rows or generation.startswith("1.1")
+    # nobody has seen the last lines of 1.1 and later, nor what the first builds say of free memory
+    unseen = generation.startswith("1.1") or ("kv_pool_size" in boot and "hardware_queues" not in boot)
+    ended = "settled_free" in boot or "outcome_seen" in settled.rows or unseen
     return settled.ledger(ENGINE, generation, boots, _missing(boot), ended=ended)
 
 
