@@ -127,20 +127,12 @@ def test_only_the_note_is_added(tmp_path: Path, capsys: Capture) -> None:
     assert judged(capsys, site, lying).document["outcome"]["seen"] == "serves"
 
 
-@pytest.mark.parametrize("line", [
-    "halogen: NOTE on a smaller host it says LOWERING THE POOL TO 262144 (~27.8 GiB)",
-    'api: a user asks "what does kv pool: 524288 positions need ~35.0 GiB, LOWERING THE POOL TO 262144 mean?"',
-    "halogen: NOTE a server without room refuses to start", "somebody refused to start",
-    "checkpoint: refusing to pin 65.60 GiB at first", "dmalloc: FAILED requesting 0.750 GiB, and tried again",
-])
-@pytest.mark.parametrize("first", [True, False])
-def test_what_looks_like_an_outcome_is_none(tmp_path: Path, capsys: Capture, line: str, first: bool) -> None:
+def test_a_note_that_quotes_the_clamp_is_none(tmp_path: Path, capsys: Capture) -> None:
     site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
-    head, rest = log("halogen-fits").split("\n", 1)
-    text = f"{head}\n{line}\n{rest}" if first else log("halogen-fits") + line + "\n"
-    document = judged(capsys, site, text).document
-    assert (document["outcome"]["seen"], document["contradictions"]) == ("serves", [])
-    assert (document["status"], rows(document)["pool_positions"]) == ("held", "exact")
+    note = "halogen: NOTE on a smaller host it says LOWERING THE POOL TO 262144 (~27.8 GiB)\n"
+    document = judged(capsys, site, log("halogen-fits") + note).document
+    assert (document["status"], document["outcome"]["seen"], document["contradictions"]) == ("held", "serves", [])
+    assert rows(document)["pool_positions"] == "exact"
 
 
 def test_a_predicted_clamp_that_comes(tmp_path: Path, capsys: Capture) -> None:
@@ -291,7 +283,7 @@ def test_a_boot_that_was_cut_off_is_open(tmp_path: Path, capsys: Capture) -> Non
     assert "cut off" in said.document["why"]
 
 
-@pytest.mark.parametrize("lines", [4, 10, 15, 20])
+@pytest.mark.parametrize("lines", [10, 20])
 def test_a_start_that_never_comes_up_holds_nothing(tmp_path: Path, capsys: Capture, lines: int) -> None:
     site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
     text = "\n".join(log("halogen-fits").splitlines()[:lines])
