@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from measurements.config.secrets import redact
 from measurements.records import ReadError
 from models.declare import Outcome
 
@@ -74,6 +75,15 @@ def file_digest(file: Path) -> str | None:
         return None
 
 
+def relative_to(records: Path, file: Path) -> str:
+    """A file's name from the folder of the records: the folder may be moved, and the records with it."""
+    try:
+        name = os.path.relpath(os.path.abspath(file), os.path.abspath(records.parent))
+    except ValueError:  # another drive
+        name = str(file)
+    return redact(name.encode("utf-8", "replace").decode())
+
+
 def stamp(now: datetime) -> str:
     """A time as records carry it: UTC, to the microsecond."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -107,6 +117,7 @@ def read_history(file: Path) -> History:
     if len(data) > _MOST_BYTES:
         raise ReadError(f"larger than {_MOST_BYTES >> 20} MiB: this is no file of records", file=str(file))
     records, skipped = [], []
+    at: dict[str, int] = {}
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -116,7 +127,10 @@ def read_history(file: Path) -> History:
             torn = "its end is missing: the program or the machine stopped in mid-write"
             last = number == len(lines)  # nothing behind it, not even the break that ends a record
             skipped.append(Skipped(number, torn if last and found == _NOT_WHOLE else found))
+        elif found["id"] in at:  # a merge of git may bring a line twice
+            skipped.append(Skipped(number, f"the same record as line {at[found['id']]}"))
         else:
+            at[found["id"]] = number
             records.append(found)
     return History(file, tuple(records), tuple(skipped))
 
@@ -126,6 +140,8 @@ _NOT_WHOLE: Final = "not a whole record: torn in mid-write, or edited"
 
 def _record(line: bytes) -> Record | str:
     """The record of a line, or why it is none."""
+    if line.startswith((b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")):
+        return "a conflict of git: keep the records of both sides, and take this line out"
     try:
         record = json.loads(line.decode("utf-8").strip("\ufeff \t\r"))
     except (ValueError, RecursionError):

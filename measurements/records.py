@@ -93,7 +93,8 @@ class LedgerReading:
     ``engine`` is the engine whose grammar the log speaks, ``version`` what it printed of itself (None: it did
     not), ``generation`` what the reader can tell without a version. ``facts`` are figures the engine measured
     or was given; ``rows`` are those it derived from them; ``knobs`` are settings the log itself names. A name
-    ends in ``.0``, ``.1`` where a log tells cards apart. ``missing`` names rows a cut-off boot lacks.
+    ends in ``.0``, ``.1`` where a log tells cards apart. ``missing`` names rows a cut-off boot lacks; ``ended`` is
+    whether the log shows that the boot came to its end, up or refused, as far as its engine is known to print that.
     """
 
     engine: str
@@ -105,4 +106,5 @@ class LedgerReading:
     findings: tuple[Finding, ...] = ()
     boots: int = 1
     missing: tuple[str, ...] = ()
+    ended: bool = True
     file: Path | None = field(default=None, compare=False)

@@ -18,8 +18,8 @@ from measurements.config import Mapped, map_settings, read_config
 from measurements.records import ConfigReading, LedgerReading, Place, ReadError, Reading, Setting
 from models.declare import BadValue, Basis, EngineModel, FactSpec, KnobSpec, Outcome, Removed
 from models.engines import EngineVersion, build, engine_name, engine_names, known_versions, resolve
-from models.evaluate import Given, fold_cards
-from models.interval import MIB, Interval, point, size
+from models.evaluate import Given, Quantity, Reader, fold_cards
+from models.interval import MIB, Interval, point, show_bytes, size
 from models.versions import UnknownEngine, UnknownVersion, parse_version
 
 _IMAGE = re.compile(r"(?P<name>[\w.-]+):v?(?P<version>\d+\.\d+(?:\.\d+)?)(?:[-@+].*)?$")
@@ -196,9 +196,16 @@ def _runs_now(sources: Sources, ledger: LedgerReading | None, engine: EngineVers
     if ledger.version:
         printed_by = EngineVersion(ledger.engine, parse_version(ledger.engine, ledger.version))
         return None if printed_by == engine else printed_by
-    # without a version a log still tells the two families of rules apart
-    older = ledger.generation.startswith("1.0.x")
-    return EngineVersion("radiance", (1, 0, 13)) if older and engine.version >= (1, 1, 0) else None
+    older = ledger.generation.startswith("1.0.x") and other_generation(engine, ledger)
+    return EngineVersion("radiance", (1, 0, 13)) if older else None
+
+
+def other_generation(engine: EngineVersion, ledger: LedgerReading) -> bool:
+    """Whether a log without a version is still not one of ``engine``: it reads as one of versions before or after."""
+    first = re.search(r"(\d+\.\d+(?:\.\d+)?)(?: or later| to )", ledger.generation)
+    last = re.search(r" to (\d+\.\d+)|^(\d+\.\d+)\.x", ledger.generation)
+    return (first is not None and engine.version < parse_version(engine.engine, first[1])) or (
+        last is not None and engine.version[:2] > parse_version(engine.engine, last[1] or last[2])[:2])
 
 
 def _ledger(path: Path | None, engine: str | None) -> LedgerReading | None:
@@ -305,6 +312,7 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
             if isinstance(value, int) and (same_build or model.knobs[name].default is None):
                 filed.setdefault(name, value)
     given_by_user = _user_facts(model.facts, sources)
+    warnings += _outranked(model, facts, given_by_user, boot)
     for name in list(facts):  # a figure for all cards replaces what was read of each
         if name.rpartition(".")[0] in given_by_user:
             del facts[name]
@@ -505,6 +513,31 @@ def _user_facts(specs: Mapping[str, FactSpec], sources: Sources) -> dict[str, Fa
     return found
 
 
+def _outranked(model: EngineModel, read: Mapping[str, FactValue], stated: Mapping[str, FactValue],
+               boot: Mapping[str, int | Interval]) -> list[str]:
+    """Stated facts that cannot be what the files tell: by their own line, or by what a model makes of their lines."""
+    found = []
+    folded: dict[str, Interval] = {}
+    if not model.rows.keys().isdisjoint(stated):
+        folded, _ = fold_cards(model.facts, {name: fact.value for name, fact in read.items()})
+    for name, fact in stated.items():
+        told = read[name].value if name in read else None
+        source = read[name].source if name in read else "the ledger"
+        if told is None and name in model.rows:
+            row = Reader(model, Given(boot, folded), boot).quantity(model.rows[name])
+            told = Interval(row.low, row.high) if isinstance(row, Quantity) else None
+        if told is not None and told.meet(fact.value) is None:
+            unit = model.facts[name].unit if name in model.facts else "B"
+            shown = [f"{_shown(value.low, unit)} to {_shown(value.high, unit)}" if not value.exact
+                     else _shown(value.low, unit) for value in (fact.value, told)]
+            found.append(f"{name} is stated as {shown[0]}, and {source} tells {shown[1]}: what is stated counts")
+    return found
+
+
+def _shown(value: int, unit: str) -> str:
+    return show_bytes(value) if unit == "B" else f"{value:,} {unit}".rstrip()
+
+
 def _limits(model: EngineModel, sources: Sources) -> None:
     names = {require.name for require in model.requires}
     for name in sources.limits:
@@ -527,6 +560,9 @@ def _boot_knobs(model: EngineModel, ledger: LedgerReading, filed: Mapping[str, i
         stated = filed.get(name)
         default = spec.default if isinstance(spec.default, int) else None
         if stated is not None and stated in allowed:
+            if (measured_at := boot.get(name)) is not None and (
+                    measured_at if isinstance(measured_at, Interval) else point(measured_at)).meet(allowed) is None:
+                boot[name] = stated
             continue
         if stated is not None:
             foreign.append(f"{name} is {spec.show(stated)} in the config, {reading.printed or spec.show(allowed.low)} "

@@ -333,8 +333,9 @@ class EngineModel:
     that another setting could use up: below it a constraint binds. ``words`` explain free memory to people: what
     other tools show and why. ``laws`` say what measured speeds depend on, ``stacks`` where memory goes. ``prints`` are
     the rows that a boot prints, those that prove most first, each with when it does; what nobody saw printed is not
-    among them. ``sums`` are quantities that no ledger prints as a row of its own but that people state as one figure:
-    an observation may give them.
+    among them. ``shares`` are rows that divide one amount among them: what one lost, another of them got. ``sums`` are
+    quantities that no ledger prints as a row of its own but that people state as one figure: an observation may give
+    them.
 
     For deploys: ``trades`` are pairs of knobs under one ceiling, of which one gets what the other gives.
     ``pool_knobs`` size the KV pool, and ``placement_knobs`` say where experts and tables live: the same ledger lines
@@ -367,6 +368,7 @@ class EngineModel:
     sums: Mapping[str, Row] = field(default_factory=dict)
     stacks: tuple[Stack, ...] = ()
     prints: tuple[tuple[str, Cond], ...] = ()
+    shares: tuple[tuple[str, ...], ...] = ()
     trades: tuple[tuple[str, str], ...] = ()
     pool_knobs: tuple[str, ...] = ()
     placement_knobs: tuple[str, ...] = ()

@@ -383,14 +383,14 @@ def verdict_command(
 
     from measurements.history import read_history
     from optimizer.render import show_verdict
-    from optimizer.verdict import choose, exit_code, judge, keep, verdict_json, verdict_record
+    from optimizer.verdict import exit_code, judge, keep, verdict_json, verdict_record
 
     path = _record_file(site, config, record)
     if ledger is None:
         raise ReadError("give the log of the boot after the change: --ledger FILE", kind="usage")
     if record is not None and not record.exists():
         raise ReadError("no such file of records: apply --write makes one", file=str(record))
-    found = judge(choose(read_history(path), which), ledger)
+    found = judge(read_history(path), which, ledger)
     kept: tuple[str | None, tuple[str, ...]] = (None, ())
     if write:
         sealed = verdict_record(found, datetime.now(UTC))
@@ -401,7 +401,9 @@ def verdict_command(
 
 @app.command("history")
 def history_command(
-    site: SiteArg = None, config: ConfigOpt = None, record: RecordOpt = None, as_json: JsonOpt = False,
+    site: SiteArg = None, config: ConfigOpt = None, record: RecordOpt = None,
+    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="The newest N predictions.")] = None,
+    as_json: JsonOpt = False,
 ) -> int:
     """What was predicted, and what became of it; what was probed."""
     from measurements.history import read_history
@@ -411,7 +413,7 @@ def history_command(
     path = _record_file(site, config, record)
     if record is not None and not record.exists():
         raise ReadError("no such file of records: apply --write makes one", file=str(record))
-    _print(history_json(read_history(path)), as_json, show_history)
+    _print(history_json(read_history(path), last), as_json, show_history)
     return 0
 
 

@@ -8,19 +8,24 @@ from measurements.history import History, Record
 from optimizer.check import SCHEMA_VERSION
 
 
-def history_json(history: History) -> dict[str, Any]:
+def history_json(history: History, last: int | None = None) -> dict[str, Any]:
     """The whole answer of ``history``: predictions with their verdicts, the newest last, probes, what was passed over.
+
+    ``last`` is how many of the newest predictions, and of the newest probes, are wanted; ``earlier`` counts those left
+    out for it.
     """
     verdicts: dict[str, list[Record]] = {}
     for record in history.of("verdict"):
         verdicts.setdefault(record["of"], []).append(record)
     predictions = [_prediction_json(record, verdicts.pop(record["id"], [])) for record in history.of("prediction")]
+    probes = [_probe_json(record) for record in history.of("probe")]
     return {
         "schema_version": SCHEMA_VERSION,
         "file": str(history.file),
-        "predictions": predictions,
+        "predictions": predictions[-last:] if last else predictions,
+        "earlier": sum(max(len(found) - last, 0) for found in (predictions, probes)) if last else 0,
         "orphans": [_verdict_json(record) | {"of": record["of"]} for found in verdicts.values() for record in found],
-        "probes": [_probe_json(record) for record in history.of("probe")],
+        "probes": probes[-last:] if last else probes,
         "skipped": [{"line": item.line, "why": item.why} for item in history.skipped],
     }
 
@@ -43,8 +48,8 @@ def _verdict_json(record: Record) -> dict[str, Any]:
         "id": record["id"], "time": record["time"], "status": record["status"], "why": record["why"],
         "outcome": record["outcome"]["seen"],
         "off": [{"name": row["name"], "unit": row["unit"], "by": row["by"]}
-                for row in record["rows"] if row["status"] == "off"],
-        "moved": [fact["name"] for fact in record["facts"] if fact["moved"]],
+                for row in record["rows"] if row["status"] == "off" and record["status"] != "void"],
+        "moved": [fact["name"] for fact in record["facts"] if fact["moved"] and record["status"] != "void"],
     }
 
 

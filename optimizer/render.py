@@ -1132,7 +1132,7 @@ def show_verdict(document: dict[str, Any]) -> None:
                       _safe(_line_of(row["source"])))
     console.print()
     console.print(table)
-    for row in document["rows"]:
+    for row in document["rows"] if document["status"] != "void" else ():
         _causes(console, row)
     moved = [fact for fact in document["facts"] if fact["moved"]]
     same = [fact["name"] for fact in document["facts"] if fact["was"] is not None and not fact["moved"]]
@@ -1151,16 +1151,16 @@ def show_verdict(document: dict[str, Any]) -> None:
         console.print("new facts: " + _safe(", ".join(f"{fact['name']} {_between(fact['now'], fact['unit'])}"
                                                       for fact in new)))
     _list(console, "In the log itself this does not add up", document["contradictions"])
-    _list(console, "The log says", document["notes"])
+    _list(console, "To know", document["notes"])
     record = document["record"]
     console.print()
     if record["id"] is None:
         console.print(f"[bold]Nothing was written:[/] --write records it in {_safe(record['file'])}", soft_wrap=True)
     else:
         console.print(f"verdict {record['id']} is on record in {_safe(record['file'])}", soft_wrap=True)
-    if document["status"] in ("held", "off"):
-        console.print(f"to go on from this boot, name its log in the site.toml: {_safe(document['ledger'])}",
-                      soft_wrap=True)
+    if document["next_ledger"] is not None:
+        console.print(f"to go on from this boot, name its log in the site.toml: ledger = "
+                      f"\"{_safe(document['next_ledger'])}\"", soft_wrap=True)
 
 
 def _causes(console: Any, row: Mapping[str, Any]) -> None:
@@ -1171,15 +1171,22 @@ def _causes(console: Any, row: Mapping[str, Any]) -> None:
              f"{_change(cause['effect'], row['unit'])}" for cause in row["causes"]]
     parts += [f"{item['name']} got {_change(item['by'], row['unit'])}" if lost else
               f"{item['name']} lost {_change(item['by'], row['unit'])}" for item in row["gained"]]
-    told = "; ".join(parts) or "no fact that the log tells explains it"
+    if row["left"] is not None:
+        parts.append(f"{_change(row['left'], row['unit'])} of it no fact that the log tells explains" if row["causes"]
+                     else "no fact that the log tells explains it")
+    elif not row["causes"]:
+        parts.append("no fact moved: what the boot before printed spoke against it, the engine's arithmetic does not")
+    told = "; ".join(parts)
     console.print(f"  {row['name']}, {_change(row['by'], row['unit'])}: {_safe(told)}", soft_wrap=True)
 
 
 def _row_verdict(row: Mapping[str, Any]) -> str:
     if row["status"] == "off":
         return f"[red]off by {_safe(_change(row['by'], row['unit']))}[/]"
-    return {"exact": "[green]exact[/]", "within": "[green]within what is printed[/]",
-            "unprinted": "[dim]not printed[/]"}[row["status"]]
+    if row["status"] == "within":
+        exact = row["printed"]["low"] == row["printed"]["high"]
+        return f"[green]within what is {'predicted' if exact else 'printed'}[/]"
+    return {"exact": "[green]exact[/]", "unprinted": "[dim]not printed[/]"}[row["status"]]
 
 
 def _between(ends: Mapping[str, int], unit: str) -> str:
@@ -1193,9 +1200,8 @@ def _as_printed(row: Mapping[str, Any]) -> str:
 
 def _change(ends: Mapping[str, int], unit: str) -> str:
     """A difference with its sign; an interval by its ends."""
-    if ends["low"] == ends["high"]:
-        return signed(ends["low"], unit)
-    return f"{signed(ends['low'], unit)} to {signed(ends['high'], unit)}"
+    low, high = signed(ends["low"], unit), signed(ends["high"], unit)
+    return low if low == high else f"{low} to {high}"
 
 
 def _line_of(source: str | None) -> str:
@@ -1233,6 +1239,8 @@ def show_history(document: dict[str, Any]) -> None:
             table.add_row(item["id"], _moment(item["time"]), f"{_safe(item['server'])}\n{_safe(item['model'])}",
                           str(item["points"]), _counted(item["counters"]) or "none shown", ended)
         console.print(table)
+    if document["earlier"]:
+        console.print(f"and {document['earlier']:,} earlier")
     _list(console, "Verdicts on predictions that are not here",
           [f"{item['id']} of {item['of']}: {item['status']}" for item in document["orphans"]])
     _list(console, "Lines that were passed over",

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from measurements.config.secrets import redact
-from measurements.history import History, Record, append, file_digest, sealed
+from measurements.history import History, Record, append, file_digest, relative_to, sealed
 from measurements.ledger import read_ledger
-from measurements.ledger.rates import bytes_per_token
+from measurements.ledger.rates import bytes_per_token, given_per_token
 from measurements.records import LedgerReading, ReadError, Reading
-from measurements.site import BootFigures, boot_figures, knob_value, other_settings
-from models.declare import BadValue, EngineModel, Outcome
+from measurements.site import BootFigures, boot_figures, knob_value, other_generation, other_settings
+from models.declare import BadValue, EngineModel, Outcome, Row
 from models.engines import build, resolve
 from models.evaluate import Given, Quantity, Reader
+from models.expr import facts_in
 from models.interval import Interval
 from models.versions import UnknownEngine, UnknownVersion
+from optimizer.causes import Cause, Causes, Drift
 from optimizer.check import SCHEMA_VERSION
 
 #: held: every row that was printed agrees, and so does the outcome. off: a row or the outcome does not. void: the log
@@ -31,22 +34,12 @@ _FAILED: Final = (Outcome.OUT_OF_MEMORY_AT_BOOT.word, Outcome.REFUSED_AT_BOOT.wo
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
-    """A fact that is not what the prediction used: by how much, and what that alone does to a row (in its unit)."""
-
-    name: str
-    unit: str
-    by: Interval
-    effect: Interval
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
 class Judged:
     """One predicted row against the printed one.
 
     ``by`` is printed less predicted, as far as both leave that open, where they do not agree. ``causes`` are what moved
-    it by the model's own arithmetic, the greatest first; ``gained`` other rows in its unit that are off the other way.
+    it by the model's own arithmetic, the greatest first, and ``left`` is what all facts of the boot together leave
+    unexplained; ``gained`` are rows that share one amount with it and are off the other way.
     """
 
     name: str
@@ -59,30 +52,19 @@ class Judged:
     text: str | None
     by: Interval | None = None
     causes: tuple[Cause, ...] = ()
+    left: Interval | None = None
     gained: tuple[tuple[str, Interval], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
-    """A fact as the prediction used it (None: it did not) and as the new log tells it."""
-
-    name: str
-    unit: str
-    was: Interval | None
-    now: Interval
-    source: str
-
-    @property
-    def moved(self) -> bool:
-        """Whether no value is both."""
-        return self.was is not None and self.was.meet(self.now) is None
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
-    """A prediction, judged. ``agrees`` is None where the log does not tell the outcome, or it shows later."""
+    """A prediction, judged. ``agrees`` is None where the log does not tell the outcome, or it shows later.
+
+    ``name`` is the log's, from the folder of the records.
+    """
 
     of: Record
+    name: str
     ledger: LedgerReading
     digest: str | None
     status: Status
@@ -101,44 +83,89 @@ class Judgement:
         return None if self.seen is None else self.seen.value not in _FAILED
 
 
-def choose(history: History, wanted: str | None) -> Record:
-    """The prediction to judge: the one of that id (its beginning will do), or the newest that nothing judged yet.
+def judge(history: History, wanted: str | None, log: Path) -> Judgement:
+    """Judges a prediction by the last complete boot of ``log``.
 
-    Raises ReadError of kind ``usage`` where there is none, or more than one begins so.
+    It is the one of the id ``wanted`` (its beginning will do); else, of those that nothing judged yet, the newest whose
+    settings, version and model file the log does not contradict, or the newest of all. Raises ReadError where there is
+    none, or several begin so, where the log cannot be read, is of another engine, or is the one that the prediction was
+    made from, and where the record cannot be understood.
     """
+    first, *rest = _candidates(history, wanted)
+    sha = file_digest(log)
+    readings: dict[str, LedgerReading] = {}
+    refused: ReadError | None = None
+    case: _Case | None = None
+    try:
+        case = _case(first, log, sha, readings)
+    except ReadError as error:
+        if not rest:
+            raise
+        refused = error
+    if case is None or case.other:
+        for record in rest:
+            with suppress(ReadError):
+                found = _case(record, log, sha, readings)
+                if not found.other:
+                    return _judge(history, found, sha, log, passed=first)
+    if case is None:
+        assert refused is not None  # there was no case
+        raise refused
+    return _judge(history, case, sha, log)
+
+
+def _candidates(history: History, wanted: str | None) -> list[Record]:
+    """The predictions to choose from, the likeliest first. Raises ReadError of kind ``usage`` where there is none."""
     predictions = history.of("prediction")
     file = str(history.file)
     if not predictions:
         raise ReadError("no prediction is on record here: apply --write records one", file=file, kind="usage")
     if wanted is not None:
-        found = {record["id"]: record for record in predictions if record["id"].startswith(wanted.strip().lower())}
+        found = [record for record in predictions if record["id"].startswith(wanted.strip().lower())]
         if not wanted.strip() or len(found) != 1:
             what = "no prediction" if not found else f"{len(found)} predictions"
             raise ReadError(f"{what} of id {wanted!r}; there is {', '.join(r['id'] for r in predictions[-5:])}",
                             file=file, kind="usage")
-        return next(iter(found.values()))
+        return found
     judged = {record["of"] for record in history.of("verdict") if record["status"] in ("held", "off")}
     left = [record for record in predictions if record["id"] not in judged]
     if not left:
         raise ReadError(f"every prediction has its verdict: --id {predictions[-1]['id']} judges the newest again",
                         file=file, kind="usage")
-    return left[-1]
+    return left[::-1]
 
 
-def judge(record: Record, log: Path) -> Judgement:
-    """Judges the prediction of ``record`` by the last complete boot of ``log``.
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A prediction as the model understands it, beside the log; ``other`` says where that is of another setting."""
 
-    Raises ReadError where the log cannot be read, is of another engine, or is the one the prediction was made from,
-    and where the record cannot be understood.
-    """
-    ledger = read_ledger(log, engine=record["engine"]["name"])
-    sha = file_digest(log)
+    record: Record
+    ledger: LedgerReading
+    model: EngineModel
+    shape: dict[str, int]
+    before: dict[str, int]
+    predicted: dict[str, tuple[Interval, str, str]]
+    facts: dict[str, Interval]
+    as_is: dict[str, Interval]
+    printed: list[str]
+    outcomes: list[str]
+    other: tuple[str, ...]
+
+
+def _case(record: Record, log: Path, sha: str | None, readings: dict[str, LedgerReading]) -> _Case:
+    engine = record["engine"]["name"]
+    if engine not in readings:
+        readings[engine] = read_ledger(log, engine=engine)
+    ledger = readings[engine]
     if sha is not None and isinstance(record.get("ledger"), dict) and record["ledger"].get("sha256") == sha:
         raise ReadError("is the log that the prediction was made from: give that of the boot after it", file=str(log),
                         kind="usage")
     try:
         model = _model(record)
         shape = {name: _knob(model, name, value) for name, value in record["shape"].items() if name in model.knobs}
+        old = {name: None if value is None else _knob(model, name, value)
+               for name, (value, _) in record["changes"].items() if name in model.knobs}
+        before = {name: value for name, value in {**shape, **old}.items() if value is not None}
         predicted = {name: (_interval(row), str(row["unit"]), str(row["basis"]))
                      for name, row in record["rows"].items()}
         facts = {name: _interval(fact) for name, fact in record["facts"].items()}
@@ -149,23 +176,75 @@ def judge(record: Record, log: Path) -> Judgement:
     except (KeyError, TypeError, ValueError, ReadError, BadValue, UnknownEngine, UnknownVersion) as error:
         raise ReadError(f"the prediction {record['id']} cannot be understood ({type(error).__name__}): it is of "
                         "another version of shapewright, or was made by hand", kind="unreadable") from None
-    figures = boot_figures(model, ledger, shape)
     other = (*_other_build(record, ledger), *other_settings(model, ledger, shape))
-    drift = _drift(model, record, facts, figures, ledger)
-    rows = [_judged(name, *predicted[name], figures, ledger) for name in printed]
-    if not other:
-        given = Given(as_is, {name: value for name, value in facts.items() if name in model.facts})
-        rows = [_explained(row, rows, drift, model, given, shape) for row in rows]
+    return _Case(record, ledger, model, shape, before, predicted, facts, as_is, printed, outcomes, other)
+
+
+def _judge(history: History, case: _Case, sha: str | None, log: Path, passed: Record | None = None) -> Judgement:
+    ledger, model = case.ledger, case.model
+    figures = boot_figures(model, ledger, case.shape)
+    drift = _drift(case, figures)
+    rows = [_judged(name, *case.predicted[name], figures, ledger) for name in case.printed]
+    given = Given(case.as_is, {name: value for name, value in case.facts.items() if name in model.facts})
+    notes = []
+    if passed is not None:
+        notes.append(f"{passed['id']} is newer and waits too, but the log is not of its settings")
+    if not case.other:
+        rows = _explained(rows, Causes(model, given, case.shape, drift), model)
+        notes += _as_before(case, given, rows)
+        notes += _not_as_written(history, case.record)
+        notes += [f"{row.name} is measured anew at every boot, and what else runs there is in it" for row in rows
+                  if row.status == "off" and row.name in model.facts and model.facts[row.name].each_boot]
+    notes += _outranked(case.record, drift)
     seen = ledger.rows.get("outcome_seen")
-    agrees = _agrees(seen, outcomes)
-    status, why = _status(other, rows, agrees, seen, ledger)
+    agrees = _agrees(seen, case.outcomes)
+    status, why = _status(case.other, rows, agrees, seen, ledger)
     told = {kind: tuple(dict.fromkeys(finding.text for finding in ledger.findings if finding.severity == kind))
             for kind in ("contradiction", "note")}
-    notes = [*told["note"]]
+    notes += told["note"]
     if ledger.boots > 1:
         notes.append(f"the log holds {ledger.boots} boots: the last complete one counts")
-    return Judgement(record, ledger, sha, status, why, other, tuple(rows), seen, agrees, drift,
-                     told["contradiction"], tuple(notes))
+    return Judgement(case.record, relative_to(history.file, log), ledger, sha, status, why, case.other, tuple(rows),
+                     seen, agrees, drift, told["contradiction"], tuple(notes))
+
+
+def _as_before(case: _Case, given: Given, rows: list[Judged]) -> list[str]:
+    """What the log shows of the change itself, where it names no knob of it: nothing, or that it did not take place."""
+    changed = [name for name in case.record["changes"] if name in case.model.knobs]
+    if not changed or any(name in case.ledger.knobs for name in changed):
+        return []
+    old = Reader(case.model, given, case.before)
+    told = [row for row in rows if row.printed is not None]
+    for row in told:
+        found = old.quantity(case.model.rows[row.name])
+        if not isinstance(found, Quantity) or row.printed is None:
+            return []
+        if row.printed.meet(Interval(found.low, found.high)) is None:
+            return []
+    names = ", ".join(changed)
+    if any(row.status == "off" for row in told):
+        return [f"every row is as it would be without the change of {names}: was the server started anew with it?"]
+    return [f"the log does not name {names}, and without the change every row would be the same as printed: nothing "
+            "in it shows that the boot had it"]
+
+
+def _not_as_written(history: History, record: Record) -> list[str]:
+    """Files that are not as the prediction left them: what the log does not name may be set otherwise."""
+    found = []
+    for item in record["files"]:
+        now = file_digest(history.file.parent / item["file"])
+        if now is not None and now != item.get("after"):
+            found.append(f"{item['file']} was changed since this prediction wrote it: a setting that the log does not "
+                         "name may be another one")
+    return found
+
+
+def _outranked(record: Record, drift: tuple[Drift, ...]) -> list[str]:
+    """Facts that the user stated and that this boot tells otherwise: what is stated outranks what a log tells."""
+    stated = {name for name, fact in record["facts"].items()
+              if str(fact.get("source")).startswith(("given as ", "--fact "))}
+    return [f"{fact.name} was stated, and this boot tells another: state that, or take it out, for check and solve go "
+            "by what is stated" for fact in drift if fact.moved and fact.name in stated]
 
 
 def _model(record: Record) -> EngineModel:
@@ -189,9 +268,11 @@ def _interval(item: Mapping[str, Any]) -> Interval:
 def _other_build(record: Record, ledger: LedgerReading) -> list[str]:
     """Where the log is of another version or model file than the prediction."""
     found = []
-    version, container = record["engine"].get("version"), record["engine"].get("container")
+    version, container = record["engine"]["version"], record["engine"]["container"]
     if ledger.version is not None and ledger.version != version:
         found.append(f"the version is {version} in the prediction, {ledger.version} in the log")
+    elif ledger.version is None and other_generation(resolve(f"{ledger.engine}@{version}"), ledger):
+        found.append(f"the version is {version} in the prediction, and the log reads as {ledger.generation}")
     for name in ("container", "checkpoint"):
         reading = ledger.facts.get(name)
         if reading is not None and isinstance(reading.value, str) and container not in ("unknown", "", reading.value):
@@ -217,52 +298,56 @@ def _judged(name: str, predicted: Interval, unit: str, basis: str, figures: Boot
     return Judged(name, unit, basis, predicted, printed, status, source, text)
 
 
-def _drift(model: EngineModel, record: Record, used: Mapping[str, Interval], figures: BootFigures,
-           ledger: LedgerReading) -> tuple[Drift, ...]:
+def _drift(case: _Case, figures: BootFigures) -> tuple[Drift, ...]:
     """Every fact that the new log tells, beside the one that the prediction used."""
+    model, ledger, used = case.model, case.ledger, case.facts
     found = []
+
+    def source_of(*names: str) -> str:
+        return ", ".join(dict.fromkeys(fact.source for full, fact in sorted(figures.facts.items())
+                                       if full in names or full.rpartition(".")[0] in names))
+
     for name, now in sorted(figures.folded.items()):
-        if name == "outcome_seen" or name in model.rows or name.startswith("boot_"):
+        if name == "outcome_seen" or name in case.printed or name.startswith("boot_"):
             continue  # what follows from the settings: a row, or the settings of the boot themselves
-        source = ", ".join(dict.fromkeys(fact.source for full, fact in sorted(figures.facts.items())
-                                         if full == name or full.rpartition(".")[0] == name))
         unit = model.facts[name].unit if name in model.facts else ""
-        found.append(Drift(name, unit, used.get(name), now, source))
+        found.append(Drift(name, unit, used.get(name), now, source_of(name)))
+    # what this boot makes of a fact that can be stated and that no log prints as such, of the shape predicted
+    for name in model.rows.keys() & used.keys() & case.predicted.keys() - figures.folded.keys():
+        row, told = model.rows[name], figures.folded
+
+        def again(facts: Mapping[str, Interval], row: Row = row) -> Quantity | frozenset[str]:
+            return Reader(model, Given(case.shape, facts), case.shape).quantity(row)
+
+        tells = again(told)
+        if isinstance(tells, Quantity):
+            needs = [fact for fact in facts_in(row.expr) if fact in told
+                     and not isinstance(again({key: told[key] for key in told if key != fact}), Quantity)]
+            found.append(Drift(name, tells.unit, case.predicted[name][0], Interval(tells.low, tells.high),
+                               source_of(*needs) or str(ledger.file)))
     rate = bytes_per_token(ledger)
     if rate is not None and isinstance(rate.value, Interval):
         found.append(Drift("bytes_per_token", "B", used.get("bytes_per_token"), rate.value, str(rate.place)))
+    given = given_per_token(figures.printed.get("vram_kv"), figures.printed.get("kv_tokens"))
+    if rate is None and given is not None:  # it follows the size of the pool, so that no other boot's compares with it
+        found.append(Drift("given_per_token", "B", None, given, str(ledger.rows["kv_tokens"].place)))
     return tuple(found)
 
 
-def _explained(row: Judged, rows: list[Judged], drift: tuple[Drift, ...], model: EngineModel, given: Given,
-               shape: Mapping[str, int]) -> Judged:
-    """A row that is off, with what the facts that moved do to it, each alone, and the rows that are off the other way.
-    """
-    if row.by is None or row.name not in model.rows:
-        return row
-    # a fact of the name of a row is that row as a boot printed it: it explains nothing
-    plain = {name: value for name, value in given.facts.items() if name not in model.rows}
-    causes = []
-    before = _row(model, Given(given.as_is, plain), shape, row.name)
-    for fact in drift:
-        if before is None or not fact.moved or fact.was is None or fact.name not in plain:
-            continue
-        after = _row(model, Given(given.as_is, {**plain, fact.name: fact.now}), shape, row.name)
-        if after is None or (after.low, after.high) == (before.low, before.high):
-            continue
-        ends = sorted((after.low - before.low, after.high - before.high))
-        causes.append(Cause(fact.name, fact.unit, fact.now - fact.was, Interval(*ends), fact.source))
-    causes.sort(key=lambda cause: -max(abs(cause.effect.low), abs(cause.effect.high)))
-    lost = row.by.high < 0
-    gained = [(item.name, item.by) for item in rows
-              if item.by is not None and item.unit == row.unit and (item.by.high < 0) != lost]
-    gained.sort(key=lambda item: -abs(item[1].middle))
-    return replace(row, causes=tuple(causes), gained=tuple(gained))
-
-
-def _row(model: EngineModel, given: Given, shape: Mapping[str, int], name: str) -> Quantity | None:
-    found = Reader(model, given, shape).quantity(model.rows[name])
-    return found if isinstance(found, Quantity) else None
+def _explained(rows: list[Judged], causes: Causes, model: EngineModel) -> list[Judged]:
+    """The rows, those that are off with what moved them, what nothing explains, and who has what they lost."""
+    found = []
+    for row in rows:
+        if row.by is not None and row.printed is not None:
+            lost = row.by.high < 0
+            sharing = {name for names in model.shares if row.name in names for name in names}
+            gained = [(item.name, item.by) for item in rows
+                      if item.name in sharing and item.by is not None and (item.by.high < 0) != lost]
+            gained.sort(key=lambda item: -abs(item[1].middle))
+            row = replace(row, causes=causes.of(row.name), left=causes.left(row.name, row.printed, row.by),
+                          gained=tuple(gained))
+        found.append(row)
+    return found
 
 
 def _agrees(seen: Reading | None, outcomes: list[str]) -> bool | None:
@@ -286,8 +371,12 @@ def _status(other: tuple[str, ...], rows: list[Judged], agrees: bool | None, see
     compared = [row for row in rows if row.status != "unprinted"]
     if ledger.missing:
         return "open", "the log is cut off before the boot was done"
+    if not ledger.ended:
+        return "open", "the log does not show the server come up, nor fail"
     if not compared and agrees is None:
         return "open", "the log prints none of the predicted rows"
+    if any(finding.severity == "contradiction" for finding in ledger.findings):
+        return "open", "every row that was printed agrees, but the log contradicts itself"
     return "held", "every row that was printed agrees" + (", and so does the outcome" if agrees else "")
 
 
@@ -296,13 +385,22 @@ def _count(rows: list[str]) -> str:
 
 
 def verdict_record(found: Judgement, now: datetime) -> dict[str, Any]:
-    """The record of a judgement, sealed: it stands beside the prediction that it names."""
+    """The record of a judgement, sealed: it stands beside the prediction that it names, and names the log as it does.
+    """
+    log = str(found.ledger.file)
+
+    def placed(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: redact(value.replace(log, found.name)) if key == "source" and isinstance(value, str)
+                    else placed(value) for key, value in item.items()}
+        return [placed(value) for value in item] if isinstance(item, list) else item
+
     body = {
         "of": found.of["id"], "status": found.status, "why": found.why, "other_settings": list(found.other),
-        "rows": [_row_json(row) for row in found.rows],
-        "outcome": _outcome_json(found),
-        "facts": [_drift_json(fact) for fact in found.facts],
-        "ledger": {"file": redact(str(found.ledger.file)), "sha256": found.digest},
+        "rows": placed([_row_json(row) for row in found.rows]),
+        "outcome": placed(_outcome_json(found)),
+        "facts": placed([_drift_json(fact) for fact in found.facts]),
+        "ledger": {"file": found.name, "sha256": found.digest},
     }
     return sealed("verdict", body, now)
 
@@ -337,6 +435,9 @@ def verdict_json(found: Judgement, file: Path, record_id: str | None, notes: tup
         "contradictions": list(found.contradictions),
         "notes": list(dict.fromkeys((*found.notes, *notes))),
         "record": {"file": str(file), "id": record_id},
+        # a pipe cannot be read again
+        "next_ledger": found.name if (found.status in ("held", "off") and found.served is not False
+                                      and found.digest is not None) else None,
     }
 
 
@@ -347,6 +448,7 @@ def _row_json(row: Judged) -> dict[str, Any]:
         "text": row.text, "source": row.source,
         "causes": [{"name": cause.name, "unit": cause.unit, "by": _ends(cause.by), "effect": _ends(cause.effect),
                     "source": cause.source} for cause in row.causes],
+        "left": _ends(row.left),
         "gained": [{"name": name, "by": _ends(by)} for name, by in row.gained],
     }
 

@@ -227,6 +227,16 @@ class EngineContract:
         """The goals this generation has."""
         return list(self.site().model.goals.values())
 
+    def test_rows_that_share_an_amount_are_rows_of_one_unit(self) -> None:
+        """``verdict`` sets beside a row that lost something those that may have got it."""
+        model = self.site().model
+        printed = {name for name, _ in model.prints}
+        assert model.shares
+        for names in model.shares:
+            assert len(set(names)) > 1
+            assert len({model.rows[name].unit for name in names}) == 1
+            assert len(printed.intersection(names)) > 1
+
     def test_every_returned_shape_passes_the_check(self) -> None:
         solved = 0
         for goal in self.goals():

@@ -87,7 +87,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line that tells how the boot went: the outcome it stands for, and a note for people."""
+    """A line that tells how the boot went: the outcome it stands for, and a note for people.
+
+    The group ``said`` of the pattern, where it has one, is what is shown of a message that may be broken over lines.
+    """
 
     phrase: str
     pattern: re.Pattern[str]
@@ -132,7 +135,8 @@ class Grammar:
                         self._take(match, line, boot)
             for kind in self.events:
                 if kind.phrase in line.text and (found := kind.pattern.search(line.text)):
-                    boot.events.append((kind, line.place(file, found.start()), found[0]))
+                    said = "said" if "said" in kind.pattern.groupindex else 0
+                    boot.events.append((kind, line.place(file, found.start(said)), found[said]))
         return boot
 
     def _take(self, match: re.Match[str], line: Line, boot: Boot) -> None:
@@ -245,7 +249,7 @@ class Settled:
             self.rows["outcome_seen"] = Reading("outcome_seen", outcome, "", place, text)
 
     def ledger(
-        self, engine: str, generation: str, boots: int, missing: tuple[str, ...] = ()
+        self, engine: str, generation: str, boots: int, missing: tuple[str, ...] = (), *, ended: bool
     ) -> LedgerReading:
         """The record of this boot."""
         version = None if self.version is None else str(self.version.value)
@@ -259,6 +263,7 @@ class Settled:
             tuple(self.findings),
             boots,
             missing,
+            ended,
         )
 
 
@@ -404,7 +409,9 @@ def _one(readings: Sequence[Reading], repeat: Repeat) -> Reading:
     if repeat == "first" or len(figures) < len(readings):
         return readings[0]
     if repeat == "same":
-        return min(readings, key=_width)
+        # where they disagree, the engine's last word is what it came to
+        agree = max(value.low for value in figures) <= min(value.high for value in figures)
+        return min(readings, key=_width) if agree else readings[-1]
     value = figures[0]
     for other in figures[1:]:
         value = value + other if repeat == "sum" else value.join(other)

@@ -85,6 +85,9 @@ _NAMES: Final = {
     "oom_after": Name("facts", "size", repeat="first"),
 }
 
+#: How the line begins that lowers the pool: notes and requests may quote its end.
+_CLAMP: Final = r"^kv pool: \d+ positions need ~(?:(?!LOWERING|kv pool:).)*"
+
 _RULES: Final = (
     ("halogen-flash-server ", r"^halogen: halogen-flash-server <version>"),
     ("halogen-flash-server ", r"^halogen: halogen-flash-server .*, mode <mode>"),
@@ -118,8 +121,8 @@ _RULES: Final = (
     ("everything but the pool", r"^kv pool: .*\bat max_tok <max_tok>"),
     ("positions need ~", r"^kv pool: <kv_pool_positions> positions need ~<device_need>"),
     ("positions need ~", r"^kv pool: .*\(plus <margin> of margin\)"),
-    ("LOWERING THE POOL TO", r"LOWERING THE POOL TO <pool_positions>\b"),
-    ("LOWERING THE POOL TO", r"LOWERING THE POOL TO <clamp>(?: \(~<device_after_clamp>\))?"),
+    ("LOWERING THE POOL TO", rf"{_CLAMP}LOWERING THE POOL TO <pool_positions>\b"),
+    ("LOWERING THE POOL TO", rf"{_CLAMP}LOWERING THE POOL TO <clamp>(?: \(~<device_after_clamp>\))?"),
     ("reserving the KV pool", r"\breserving the KV pool, <pool_positions> positions"),
     ("reserving the KV pool", r"\breserving the KV pool, .* positions \((?:about )?<pool_reserved>\)"),
     ("POOLED", r"^slots: \d+ -> <kv_slots> POOLED(?:, <slot_state> each)?"),
@@ -168,7 +171,8 @@ _EVENTS: Final = (
     ),
     event(
         "to start",
-        r"\b(?:[Rr]efus(?:ing|es|ed)|REFUSING) to start\b",
+        r"^(?:halogen|flash_serve|kv pool|checkpoint): (?!NOTE|WARNING).*"
+        r"\b(?P<said>(?:[Rr]efus(?:ing|es|ed)|REFUSING) to start)\b",
         "refused_at_boot",
         "the server refused to start",
     ),
@@ -186,11 +190,12 @@ _EVENTS: Final = (
     ),
     event(
         "LOWERING THE POOL TO",
-        r"LOWERING THE POOL TO \d+",
+        rf"{_CLAMP}(?P<said>LOWERING THE POOL TO \d+)",
         "clamped",
         "the engine lowered the pool to fit the host",
     ),
     event("listening on", r"^flash_serve: listening on\b", "serves"),
+    event("engine listening", r"^halogen: engine listening\b", "serves"),
 )
 
 _GRAMMAR: Final = Grammar(_NAMES, _RULES, _EVENTS)
@@ -242,7 +247,7 @@ def read(lines: Sequence[Line], file: str) -> LedgerReading | None:
         law.check(settled)
     for check in (_budget, _pool_bytes, _fit):
         check(settled)
-    return settled.ledger(ENGINE, _generation(boot), boots)
+    return settled.ledger(ENGINE, _generation(boot), boots, ended="outcome_seen" in settled.rows)
 
 
 def _boots(lines: Sequence[Line]) -> Iterator[list[Line]]:
@@ -286,13 +291,10 @@ def _generation(boot: Boot) -> str:
 
 
 def _outcome(boot: Boot, settled: Settled) -> None:
-    serving = min(
-        (place.line or 0 for seen, place, _ in boot.events if seen.outcome == "serves"), default=None
-    )
+    served = any(seen.outcome == "serves" for seen, _, _ in boot.events)
     for seen, place, text in boot.events:
         settled.tell(seen, place)
-        at_run_time = serving is not None and (place.line or 0) > serving
-        if not (at_run_time and seen.outcome in _FAILURES):
+        if not (served and seen.outcome in _FAILURES):  # it came up all the same, or failed long after
             settled.outcome(seen.outcome, place, text)
 
 

@@ -295,7 +295,11 @@ def read(lines: Sequence[Line], file: str) -> LedgerReading | None:
     _backed_tokens(settled)
     _outcome(boot, settled)
     check(settled)
-    return settled.ledger(ENGINE, _generation(boot), boots, _missing(boot))
+    generation = _generation(boot)
+    # nobody has seen the last lines of 1.1 and later, nor what the first builds say of free memory
+    unseen = generation.startswith("1.1") or ("kv_pool_size" in boot and "hardware_queues" not in boot)
+    ended = "settled_free" in boot or "outcome_seen" in settled.rows or unseen
+    return settled.ledger(ENGINE, generation, boots, _missing(boot), ended=ended)
 
 
 def _boots(lines: Sequence[Line]) -> Iterator[list[Line]]:
@@ -435,4 +439,5 @@ def _backed_tokens(boot: Settled) -> None:
 def _outcome(boot: Boot, settled: Settled) -> None:
     for seen, place, text in boot.events:
         settled.tell(seen, place)
-        settled.outcome(seen.outcome, place, text)
+        if not ("settled_free" in boot and seen.outcome == "refused_at_boot"):  # it came up all the same
+            settled.outcome(seen.outcome, place, text)

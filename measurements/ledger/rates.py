@@ -35,3 +35,12 @@ def bytes_per_token(ledger: LedgerReading) -> Reading | None:
             return None
         low, high, place = rows.low // positions.high, -(-rows.high // positions.low), figures["kv_rows"].place
     return Reading("bytes_per_token", Interval(low, high), "B", place)
+
+
+def given_per_token(given: Interval | None, tokens: Interval | None) -> Interval | None:
+    """Bytes of the cache that are given for a token, what a sequence holds besides its tokens included, rounded
+    outwards to whole bytes: all that a ledger without a group table tells (1.1 and later). None where one is unknown.
+    """
+    if given is None or tokens is None or tokens.low < 1:
+        return None
+    return Interval(given.low // tokens.high, -(-given.high // tokens.low))

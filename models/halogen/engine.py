@@ -539,6 +539,7 @@ def build(version: Version, basis: Basis, *, checkpoint: Checkpoint, assumed: bo
             *((name, ALWAYS) for name in ("host_left", "locked_total") if version >= (0, 5, 3)),
             ("device_need", m.runs), ("device_budget", m.runs),
         ),
+        shares=(("locked_total", "host_left"),),
         constants={} if constant is None else {"resident_weights": constant},
         pool_knobs=("kv_pool_positions",),
         reads=_reads(version, m),

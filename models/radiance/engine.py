@@ -717,6 +717,7 @@ def build(version: Version, basis: Basis, *, container: str, tp: int) -> EngineM
         laws=_laws(budget),
         stacks=_stacks(of, version, budget, ceiling, known),
         prints=_prints(of, budget),
+        shares=(("experts", "kv_cache", "prefill_staging"), ("vram_weights", "vram_kv", "unclaimed")),
         trades=() if of == "C" else (("vram_weights_mib", "vram_kv_mib"),),
         # from 1.1 on the host pool funds the cache, and holds the experts that the cards do not
         pool_knobs={"A": ("vram_kv_mib", "expert_vs_cache_ratio"), "B": ("vram_kv_mib", "host_pool_mib"),

@@ -98,6 +98,22 @@ def test_a_note_is_not_a_clamp(tmp_path: Path) -> None:
     assert "clamped" not in read(tmp_path, softer).rows
 
 
+@pytest.mark.parametrize("line", [
+    "halogen: NOTE on a smaller host it says LOWERING THE POOL TO 262144 (~27.8 GiB)",
+    'api: a user asks "what does kv pool: 524288 positions need ~35.0 GiB, LOWERING THE POOL TO 262144 mean?"',
+    "halogen: NOTE a server without room refuses to start", "somebody refused to start",
+    "checkpoint: refusing to pin 65.60 GiB at first", "dmalloc: FAILED requesting 0.750 GiB, and tried again",
+])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_looks_like_an_outcome_is_none(tmp_path: Path, line: str, first: bool) -> None:
+    head, rest = log("halogen-fits").split("\n", 1)
+    reading = read(tmp_path, f"{head}\n{line}\n{rest}" if first else f"{head}\n{rest}{line}\n")
+    assert reading.rows["outcome_seen"].value == "serves"
+    assert reading.rows["pool_positions"].value == point(524_288)
+    assert reading.rows["clamped"].value == "no"
+    assert (contradictions(reading), reading.ended) == ([], True)
+
+
 @pytest.mark.parametrize(
     ("lines", "outcome", "facts"),
     [

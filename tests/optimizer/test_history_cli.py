@@ -43,6 +43,12 @@ def test_a_walk(tmp_path: Path, capsys: Capture) -> None:
     assert out.index("none yet") < out.index("off, clamped") < out.index("held")
     assert "first [try]" in out
     assert ask(capsys, "history", "--record", str(file), "--json").document == document
+    last = ask(capsys, "history", site, "--last", "2", "--json").document
+    valid("history", last)
+    assert (last["predictions"], last["earlier"]) == (document["predictions"][1:], 1)
+    assert "and 1 earlier" in ask(capsys, "history", site, "--last", "2").out
+    assert ask(capsys, "history", site, "--last", "9", "--json").document == document
+    assert ask(capsys, "history", site, "--last", "0").code == 2
 
 
 def test_nothing_yet(tmp_path: Path, capsys: Capture) -> None:

@@ -18,6 +18,7 @@ from measurements.history import read_history, sealed
 from optimizer.schema import schema
 from tests.measurements.ledger_logs import DISGUISES, log
 from tests.optimizer.servers import (
+    BUDGET,
     DERIVED,
     HALOGEN_LOG,
     HALOGEN_READ,
@@ -25,6 +26,7 @@ from tests.optimizer.servers import (
     Said,
     Server,
     ask,
+    funded_env,
     halogen_env,
     pair_env,
     site_of,
@@ -108,6 +110,9 @@ def test_a_pool_that_was_halved(tmp_path: Path, capsys: Capture) -> None:
     assert row(document, "device_need")["status"] == "within"  # it asked for as much as predicted
     budget = row(document, "device_budget")
     assert budget["by"]["low"] <= -1.6 * 2**30 <= budget["by"]["high"]
+    assert all(item["name"] in ("locked_total", "host_left") for found in document["rows"] for item in found["gained"])
+    assert [found["gained"] for found in document["rows"] if found["name"] in ("device_budget", "pool_positions")] == [
+        [], []]
     moved = {fact["name"] for fact in document["facts"] if fact["moved"]}
     assert moved == {"mem_total", "compaction_stalls"}
 
@@ -117,10 +122,17 @@ def test_only_the_note_is_added(tmp_path: Path, capsys: Capture) -> None:
     text = HALOGEN_LOG + "halogen: a later word\n" + NOTE * 3
     document = judged(capsys, site, text).document
     assert document["status"] == "held"
-    assert document["outcome"]["seen"] is None  # no line of that log tells
-    assert document["outcome"]["agrees"] is None
+    assert document["outcome"]["seen"] == "serves"
     lying = text.replace("Lowering HALOGEN", "LOWERING HALOGEN")
-    assert judged(capsys, site, lying).document["outcome"]["seen"] is None
+    assert judged(capsys, site, lying).document["outcome"]["seen"] == "serves"
+
+
+def test_a_note_that_quotes_the_clamp_is_none(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    note = "halogen: NOTE on a smaller host it says LOWERING THE POOL TO 262144 (~27.8 GiB)\n"
+    document = judged(capsys, site, log("halogen-fits") + note).document
+    assert (document["status"], document["outcome"]["seen"], document["contradictions"]) == ("held", "serves", [])
+    assert rows(document)["pool_positions"] == "exact"
 
 
 def test_a_predicted_clamp_that_comes(tmp_path: Path, capsys: Capture) -> None:
@@ -159,9 +171,14 @@ def test_another_setting_is_said_first_and_voids(tmp_path: Path, capsys: Capture
     assert (said.code, document["status"]) == (3, "void")
     (text,) = document["other_settings"]
     assert text.startswith("host_reserve_gib is 19 in the prediction, 20.0 at ")
-    assert all(item["causes"] == [] for item in document["rows"])
+    assert all((item["causes"], item["left"]) == ([], None) for item in document["rows"])
+    assert document["next_ledger"] is None
+    told = ask(capsys, "history", str(site), "--json").document["predictions"][0]["verdicts"][0]
+    assert (told["status"], told["off"], told["moved"]) == ("void", [], [])
     out = ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
     assert out.index("host_reserve_gib is 19") < out.index("device_budget")
+    assert "off by" in out
+    assert "explains" not in out
     assert "every prediction" not in out  # a void verdict settles nothing: the prediction still waits
 
 
@@ -223,13 +240,17 @@ def test_what_the_arena_took(tmp_path: Path, capsys: Capture) -> None:
         assert cause["name"] == "activation_arena"
         assert cause["by"]["low"] <= 0.2 * 2**30 <= cause["by"]["high"]
         assert cause["effect"]["high"] < -0.18 * 2**30
-        assert found["by"]["low"] <= cause["effect"]["low"] <= found["by"]["high"] + 2**24
+        assert max(found["by"]["low"], cause["effect"]["low"]) <= min(found["by"]["high"], cause["effect"]["high"])
+        # both prints leave 0.01 GiB open, and the effect no less
+        assert cause["effect"]["high"] - cause["effect"]["low"] >= 0.018 * 2**30
+        assert found["left"] is None
     out = ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
     assert re.search(r"claimable, -\d+\.\d\d MiB to -\d+\.\d\d MiB: activation_arena \+\d+\.\d\d MiB", out)
     text = changed(("claimable           29.90", "claimable           28.90"))  # and nothing that would explain it
     document = judged(capsys, site, text).document
     assert any(told.startswith("claimable is printed as 28.90 GiB, but") for told in document["contradictions"])
     assert row(document, "claimable")["causes"] == []
+    assert row(document, "claimable")["left"]["high"] < -0.98 * 2**30
     assert "does not add up" in ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
 
 
@@ -262,6 +283,34 @@ def test_a_boot_that_was_cut_off_is_open(tmp_path: Path, capsys: Capture) -> Non
     assert "cut off" in said.document["why"]
 
 
+@pytest.mark.parametrize("lines", [10, 20])
+def test_a_start_that_never_comes_up_holds_nothing(tmp_path: Path, capsys: Capture, lines: int) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    text = "\n".join(log("halogen-fits").splitlines()[:lines])
+    assert "listening" not in text
+    said = judged(capsys, site, text, "--write")
+    assert (said.code, said.document["status"]) == (4, "open")
+    assert said.document["next_ledger"] is None
+    assert judged(capsys, site, log("halogen-fits")).document["status"] == "held"  # it still waited
+
+
+def test_cards_that_never_settled_hold_nothing(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, DERIVED, "--to", "host_pool_mib=12288")
+    said = judged(capsys, site, "".join(log("radiance-derived").partition("unclaimed  ")[:2]) + " 512.33 MiB\n")
+    assert (said.code, said.document["status"]) == (4, "open")
+
+
+def test_the_last_word_on_the_pool_counts(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    document = judged(capsys, site, log("halogen-fits").replace("524288-position KV", "262144-position KV")).document
+    assert (document["status"], row(document, "pool_positions")["by"]) == ("off", {"low": -262_144, "high": -262_144})
+    early = log("halogen-fits").replace("reserving the KV pool, 524288", "reserving the KV pool, 262144")
+    said = judged(capsys, site, early)
+    assert rows(said.document)["pool_positions"] == "exact"
+    assert (said.code, said.document["status"]) == (4, "open")
+    assert "contradicts itself" in said.document["why"]
+
+
 def test_a_boot_that_failed(tmp_path: Path, capsys: Capture) -> None:
     site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
     text = HALOGEN_LOG.split("startup")[0] + "dmalloc: FAILED requesting 8.4 GiB after 31.2 GiB in 120 allocations " \
@@ -269,6 +318,7 @@ def test_a_boot_that_failed(tmp_path: Path, capsys: Capture) -> None:
     said = judged(capsys, site, text)
     assert (said.code, said.document["status"]) == (3, "off")
     assert said.document["outcome"]["seen"] == "out_of_memory_at_boot"
+    assert said.document["next_ledger"] is None
 
 
 def test_a_shape_that_preempts_shows_so_later(tmp_path: Path, capsys: Capture) -> None:
@@ -370,7 +420,8 @@ def test_a_ratio_that_is_printed_with_two_decimals(tmp_path: Path, capsys: Captu
     site = predicted(tmp_path, capsys, DERIVED, "--to", "expert_vs_cache_ratio=0.8211")
     assert judged(capsys, site, log("radiance-derived")).document["other_settings"] == []
     site = predicted(tmp_path, capsys, with_config(DERIVED, DERIVED.config), "--to", "expert_vs_cache_ratio=0.8")
-    assert judged(capsys, site, log("radiance-derived")).document["status"] == "void"
+    newest = read_history(site / "shapewright-history.jsonl").records[-1]["id"]
+    assert judged(capsys, site, log("radiance-derived"), "--id", newest).document["status"] == "void"
 
 
 def test_a_pair_that_the_boot_derived_is_another(tmp_path: Path, capsys: Capture) -> None:
@@ -395,3 +446,204 @@ def test_the_schema_is_strict(tmp_path: Path, capsys: Capture) -> None:
                    {"facts": [{**document["facts"][0], "moved": True, "by": None}]},
                    {"prediction": {**document["prediction"], "time": "yesterday"}}):
         assert not validator.is_valid({**document, **change}), change
+
+
+def test_of_two_that_wait_the_one_that_the_log_is_of(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    predicted(tmp_path, capsys, with_config(HALOGEN_READ, halogen_env(reserve=20)), "--to", "host_reserve_gib=19")
+    old, new = (record["id"] for record in read_history(site / "shapewright-history.jsonl").records)
+    document = judged(capsys, site, log("halogen-fits")).document
+    assert (document["prediction"]["id"], document["status"]) == (old, "held")
+    assert any(text.startswith(f"{new} is newer and waits too") for text in document["notes"])
+    neither = log("halogen-fits").replace("20.0 reserved", "18.0 reserved").replace("37.4 GiB", "39.4 GiB")
+    document = judged(capsys, site, neither).document
+    assert (document["prediction"]["id"], document["status"]) == (new, "void")
+
+
+def test_what_is_measured_at_every_boot_is_said_to_be(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    document = judged(capsys, site, re.sub(r"\((\S+) GiB total", "(9.9 GiB total", log("halogen-fits"))).document
+    assert (document["why"], rows(document)["host_left"]) == ("host_left is off", "off")
+    (note,) = document["notes"]
+    assert note.startswith("host_left is measured anew at every boot")
+
+
+def test_a_record_names_the_log_from_its_own_folder(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    secret = site / "sk-abcdefghijklmnopqrstuvwxyz0123456789"
+    secret.mkdir()
+    (secret / "new.log").write_text(log("halogen-clamped"), encoding="utf-8")
+    ask(capsys, "verdict", str(site), "--ledger", str(secret / "new.log"), "--write")
+    written = (site / "shapewright-history.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    assert str(tmp_path) not in written
+    assert secret.name not in written
+    assert json.loads(written)["outcome"]["source"] == "<secret>/new.log:4"
+
+
+def test_the_log_of_before_may_be_that_of_an_older_prediction(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    (site / "boot.log").write_text(log("halogen-fits"), encoding="utf-8")
+    assert ask(capsys, "apply", str(site), "--to", "host_reserve_gib=19", "--write").code == 0
+    said = ask(capsys, "verdict", str(site), "--ledger", str(site / "boot.log"), "--json")
+    old, new = read_history(site / "shapewright-history.jsonl").records
+    assert (said.document["prediction"]["id"], said.document["status"]) == (old["id"], "held")
+    said = ask(capsys, "verdict", str(site), "--ledger", str(site / "boot.log"), "--id", new["id"])
+    assert (said.code, "is the log that the prediction was made from" in said.err) == (2, True)
+
+
+def test_a_file_that_was_changed_since_is_told(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=19")
+    text = log("halogen-fits").replace("20.0 reserved", "19.0 reserved").replace("37.4 GiB", "38.4 GiB")
+    assert judged(capsys, site, text).document["notes"] == []
+    env = site / "halogen.env"
+    env.write_text(env.read_text(encoding="utf-8") + "HALOGEN_CACHE_ENTRIES=40\n", encoding="utf-8")
+    (note,) = judged(capsys, site, text).document["notes"]
+    assert note.startswith("halogen.env was changed since this prediction wrote it")
+
+
+FUNDED_LOG = """\
+I device: AQL backend, 2 device(s) [0:gfx1201 1:gfx1201]
+I VRAM budget, per card:
+  card total          31.86 GiB
+  already held       347.00 MiB   measured
+  drift              {drift} MiB   since the last boot
+  activation arena     1.10 GiB   computed
+  step staging         3.00 MiB   block tables and staging
+  hardware queues    100.00 MiB   measured
+  prefetch             0.00 MiB
+  --gpu-headroom-mib  96.00 MiB   left alone
+  claimable           {claimable} GiB
+  static weights       3.34 GiB   off the top
+  elastic             {elastic} GiB
+    experts           {experts} GiB
+    kv cache           {kv} GiB
+  vram_weights        {weights} GiB   static + experts
+  vram_kv              {kv} GiB   the cache's share
+  unclaimed           96.40 MiB
+I kv: the cache can grow to {kv} GiB a card -- {tokens} tokens of context, 6 sessions at 200000
+"""
+
+
+def funded(tmp_path: Path, capsys: Capture) -> Path:
+    """A cache that its demand does not bound, funded by 1,024 MiB more."""
+    server = Server("radiance@1.8.1", funded_env(8), facts=BUDGET)
+    site = predicted(tmp_path, capsys, server, "--to", "host_pool_mib=13312", "--anyway")
+    (record,) = read_history(site / "shapewright-history.jsonl").records
+    assert record["changes"] == {"host_pool_mib": [12_288, 13_312]}
+    return site
+
+
+def figures(site: Path, *, drift: float = 0, shift: float = 0) -> str:
+    """The log that follows from the prediction, with ``drift`` MiB taken and ``shift`` GiB given to the experts."""
+    (record,) = read_history(site / "shapewright-history.jsonl").records
+    gib = {name: (item["low"] + item["high"]) / 2**31 for name, item in record["rows"].items()}
+    taken = drift / 1024
+    kv = gib["kv_cache"] - taken - shift
+    tokens = (record["rows"]["kv_tokens"]["low"] + record["rows"]["kv_tokens"]["high"]) // 2
+    tokens -= int((taken + shift) * 2**30 / 7488)
+    return FUNDED_LOG.format(
+        drift=f"{drift:.2f}", claimable=f"{gib['claimable'] - taken:.2f}", elastic=f"{gib['elastic'] - taken:.2f}",
+        experts=f"{gib['experts'] + shift:.2f}", kv=f"{kv:.2f}", weights=f"{gib['vram_weights'] + shift:.2f}",
+        tokens=tokens)
+
+
+def test_a_cache_that_the_host_pool_funds(tmp_path: Path, capsys: Capture) -> None:
+    site = funded(tmp_path, capsys)
+    document = judged(capsys, site, figures(site)).document
+    assert document["status"] == "held"
+    # all that such a ledger tells of a token: what is given for it
+    (given,) = (fact for fact in document["facts"] if fact["name"] == "given_per_token")
+    kv, tokens = (row(document, name)["printed"] for name in ("vram_kv", "kv_tokens"))
+    assert given["was"] is None
+    assert given["now"] == {"low": kv["low"] // tokens["low"], "high": -(-kv["high"] // tokens["low"])}
+    assert given["now"]["low"] > 7_488
+
+
+def test_drift_took_it(tmp_path: Path, capsys: Capture) -> None:
+    site = funded(tmp_path, capsys)
+    document = judged(capsys, site, figures(site, drift=204.8)).document
+    for name in ("claimable", "elastic", "kv_cache", "vram_kv"):
+        found = row(document, name)
+        (cause,) = found["causes"]
+        assert (cause["name"], found["left"], found["gained"]) == ("drift", None, [])
+        assert -205 * 2**20 <= cause["effect"]["low"] <= cause["effect"]["high"] <= -204 * 2**20
+    assert any(text.startswith("drift was stated, and this boot tells another") for text in document["notes"])
+
+
+def test_a_change_that_did_not_take_place(tmp_path: Path, capsys: Capture) -> None:
+    site = funded(tmp_path, capsys)
+    document = judged(capsys, site, figures(site, shift=1)).document
+    assert [item["name"] for item in row(document, "kv_cache")["gained"]] == ["experts"]
+    assert [item["name"] for item in row(document, "vram_kv")["gained"]] == ["vram_weights"]
+    assert row(document, "kv_cache")["left"] is not None
+    assert "every row is as it would be without the change of host_pool_mib: was the server started anew with it?" \
+        in document["notes"]
+    out = ask(capsys, "verdict", str(site), "--ledger", str(site / "new.log")).out
+    assert re.search(r"vram_kv, -.*: vram_weights got \+.*; no fact that the log tells explains it", out)
+
+
+def test_a_change_that_nothing_shows(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, DERIVED, "--to", "host_pool_mib=13312")
+    document = judged(capsys, site, log("radiance-derived")).document
+    assert document["other_settings"]  # this log names the pool
+    silent = "".join(line + "\n" for line in log("radiance-derived").splitlines() if "host_pool" not in line)
+    document = judged(capsys, site, silent).document
+    assert document["status"] == "held"
+    assert any(text.startswith("the log does not name host_pool_mib") for text in document["notes"])
+
+
+STATED_LOG = """\
+I device: AQL backend, 2 device(s) [0:gfx1201 1:gfx1201]
+I VRAM budget, per card:
+  card total          31.86 GiB
+  already held       343.00 MiB   measured
+  activation arena   957.70 MiB   from the buffer plan
+  step staging         3.11 MiB   the step batch
+  hardware queues    100.05 MiB   measured
+  --gpu-headroom-mib  96.00 MiB   left alone
+  vram_weights        21.69 GiB   stated by --vram-weights-mib
+  vram_kv              6.84 GiB   stated by --vram-kv-mib
+  unclaimed            1.96 GiB   the headroom, and rounding
+W card 0 settled at 1.00 GiB free against 209.19 MiB (the 96.00 MiB --gpu-headroom-mib and 113.19 MiB kept)
+"""
+
+
+def test_a_stated_ceiling_is_refreshed(tmp_path: Path, capsys: Capture) -> None:
+    for file in (SITES / "stated-pair").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    assert ask(capsys, "apply", str(tmp_path), "--to", "vram_kv_mib=7000", "--write").code == 0
+    document = judged(capsys, tmp_path, STATED_LOG).document
+    assert document["status"] == "held"
+    (fact,) = (item for item in document["facts"] if item["name"] == "pair_ceiling")
+    assert fact["moved"]
+    assert fact["source"].endswith(":12")
+    # what was settled above the floor, and the pair
+    least, most = (int((settled - 209.19) * 2**20) + 29_208 * 2**20 for settled in (1023.99 - 5.12, 1024.01 + 5.12))
+    assert least <= fact["now"]["low"] <= fact["now"]["high"] <= most
+    assert any(text.startswith("pair_ceiling was stated, and this boot tells another") for text in document["notes"])
+    toml = tmp_path / "site.toml"
+    assert document["next_ledger"] == "new.log"
+    text = toml.read_text(encoding="utf-8").replace("points = ", 'ledger = "new.log"\npoints = ')
+    toml.write_text(text, encoding="utf-8")
+    checked = ask(capsys, "check", str(tmp_path), "--json").document
+    assert any(told.startswith("pair_ceiling is stated as 30.24 GiB, and the ledger tells 29.3")
+               for told in checked["warnings"])
+    toml.write_text(re.sub("pair_ceiling = .*", "", text), encoding="utf-8")
+    checked = ask(capsys, "check", str(tmp_path), "--json").document  # [boot] is of another boot than this log
+    assert checked["quantities"]["pair_ceiling"]["low"] == fact["now"]["low"]
+    assert checked["quantities"]["pair_ceiling"]["high"] == fact["now"]["high"]
+    assert not any("pair_ceiling" in told for told in checked["warnings"])
+
+
+def test_another_generation_voids(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=20")
+    other = log("halogen-fits").replace("halogen-flash-server 0.13.0, ", "halogen-flash-server, ")
+    assert judged(capsys, site, other).document["status"] == "held"
+    other = re.sub("(roughly [^,]*?) of weights", r"\\1 (read from the checkpoint) of weights", other)
+    document = judged(capsys, site, other).document
+    (told,) = document["other_settings"]
+    assert told == "the version is 0.13.0 in the prediction, and the log reads as 0.15.1 or later"
+    (tmp_path / "cards").mkdir()
+    site = funded(tmp_path / "cards", capsys)
+    assert "the version is 1.8.1 in the prediction, and the log reads as 1.0.x (1.0.9 or later)" in judged(
+        capsys, site, log("radiance-derived")).document["other_settings"]
