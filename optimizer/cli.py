@@ -402,7 +402,7 @@ def verdict_command(
 @app.command("history")
 def history_command(
     site: SiteArg = None, config: ConfigOpt = None, record: RecordOpt = None,
-    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="The newest N predictions.")] = None,
+    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="The newest N predictions and probes.")] = None,
     as_json: JsonOpt = False,
 ) -> int:
     """What was predicted, and what became of it; what was probed."""
