@@ -97,7 +97,7 @@ def _plan(site: Site, goal: str | None, rank: int | None, shape: dict[str, int],
     if site.config is None:
         raise ReadError("apply edits the user's own file: give it with --config FILE", kind="usage")
     texts = changes_of(site, shape, changes)
-    done = edit(site.config, site.mapped, texts, spelling=spelling_of(site.model), strict=True)
+    done = edit(site.config, site.mapped, texts, spelling=spelling_of(site.model))
     rows = checked.evaluation.quantities
     printed = printed_by(site, shape, rows)
     without: tuple[str, ...] = ()
@@ -261,7 +261,7 @@ def apply_json(plan: Plan, record: Path, done: Applied | None, why: str | None) 
     assert config is not None  # a plan has files
     backups = {} if done is None else {item.file: item.backup for item in done.written.files}
     files = [{**item, "backup": backups.get(item["file"])} for item in _files(plan)]
-    warnings = [*plan.checked.warnings, *(done.notes if done else ())]
+    warnings = [*plan.checked.warnings, *plan.edit.notes, *(done.notes if done else ())]
     warnings += [f"{file} has no place for a comment above the value: written without" for file in plan.uncommented]
     return {
         "schema_version": SCHEMA_VERSION,

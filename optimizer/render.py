@@ -918,7 +918,10 @@ def show_propose(document: dict[str, Any]) -> None:
     for item in document["refused"]:
         value = document["edits"][item["knob"]]
         todo = f"set {item['knob']} to {value}" if value is not None else f"remove {item['knob']}"
-        console.print(f"\n[yellow]By hand:[/] {_safe(todo)} ({_safe(item['why'])})")
+        console.print(f"\n[yellow]By hand, for an edit would be a guess:[/] {_safe(todo)} ({_safe(item['why'])})",
+                      soft_wrap=True)
+    if document["refused"] and document["diff"]:
+        console.print("[yellow]The diff alone is another shape:[/] set both before the next boot.")
     for item in document["companions"]:
         console.print(f"\n{item['knob']} moves along, {item['from']:,} -> {item['to']:,}: {_safe(item['why'])}")
     console.print(f"moving: {', '.join(document['free']) or 'nothing'}")
@@ -1071,12 +1074,16 @@ def show_apply(document: dict[str, Any]) -> None:
         console.print()
         console.print(_safe(document["diff"]), end="", soft_wrap=True)
     elif not document["refused"]:
-        console.print("\nNothing to change: the files already have this shape.")
+        record = "is put on record" if document["written"] else "--write puts on record"
+        console.print("\nNothing to change: the files already have this shape; what its next boot must print "
+                      f"{record}.")
     for item in document["refused"]:
         value = document["edits"][item["knob"]]
         todo = f"set {item['knob']} to {value}" if value is not None else f"remove {item['knob']}"
         console.print(f"\n[yellow]Not set, for it would be a guess:[/] {_safe(todo)} ({_safe(item['why'])})",
                       soft_wrap=True)
+    if document["refused"] and document["diff"]:
+        console.print("[yellow]The diff alone is another shape:[/] nothing is written before all of it can be.")
     for item in document["companions"]:
         console.print(f"\n{item['knob']} moves along, {item['from']:,} -> {item['to']:,}: {_safe(item['why'])}")
     if document["predicted"]:

@@ -118,6 +118,16 @@ def test_a_shape_as_it_is_may_be_put_on_record(tmp_path: Path, capsys: Capture) 
     after = listing(tmp_path)
     assert set(after) - set(before) == {"shapewright-history.jsonl"}
     assert len(recorded(tmp_path)) == 1
+    out = ask(capsys, "apply", str(site), "--to", "host_reserve_gib=20", "--write").out
+    assert "the files already have this shape; what its next boot must print is put on record" in out
+
+
+def test_what_the_files_did_not_hold_must_be_taken_by_something(tmp_path: Path, capsys: Capture) -> None:
+    site = site_of(tmp_path, STATED)
+    note = f"FRANK_ARCHON_GPU_HEADROOM_MIB is new in {tmp_path / 'frank.env'}: see that what starts the server takes it"
+    assert note in applied(capsys, str(site), "--to", "gpu_headroom_mib=64").document["warnings"]
+    proposed = ask(capsys, "propose", str(site), "--goal", "slab", "--given", "gpu_headroom_mib=64", "--json").document
+    assert note in proposed["warnings"]
 
 
 def test_what_moves_along_moves_with_spelled_values_too(tmp_path: Path, capsys: Capture) -> None:
@@ -183,6 +193,11 @@ def test_a_guess_is_refused_and_nothing_written(tmp_path: Path, capsys: Capture,
     assert why in said.err
     assert "frank.env:" in said.err
     assert listing(tmp_path) == before
+    asked = (str(site), "--goal", "slab", "--given", "max_num_seqs=3")
+    proposed, document = ask(capsys, "propose", *asked, "--json").document, applied(capsys, *asked).document
+    assert proposed["diff"] == document["diff"] != ""
+    assert proposed["refused"] == document["refused"] != []
+    assert "The diff alone is another shape" in ask(capsys, "propose", *asked).out
 
 
 def test_a_file_that_changes_meanwhile_is_left_alone(tmp_path: Path, capsys: Capture,
