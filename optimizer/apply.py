@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,13 +20,13 @@ from measurements.config.write import Written, digest, write_files
 from measurements.history import NAME, file_digest, sealed, writing
 from measurements.ledger.rates import bytes_per_token
 from measurements.records import ReadError
-from measurements.site import Site, Sources, knob_value
+from measurements.site import Site, Sources
 from models.declare import EngineModel, Verdict
-from models.evaluate import Quantity
+from models.evaluate import Quantity, Reader
 from models.interval import Interval
-from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, engine_json, quantity_json, shape_json
+from optimizer.check import SCHEMA_VERSION, Check, check, engine_json, quantity_json, shape_json
 from optimizer.propose import changes_of, printed_by, spelling_of
-from optimizer.solve import Answer, Companion, ask, companions_of, moving_with
+from optimizer.solve import Answer, Companion, gates_of, moving_with, spelled_out
 
 #: How many predicted rows a comment carries: those that prove most.
 _IN_COMMENT = 3
@@ -69,21 +68,11 @@ def plan_of_values(site: Site, values: Mapping[str, str], *, now: datetime, comm
     Raises ReadError of kind ``usage`` for a name or value that means nothing here, or without a file to edit, and
     MissingFacts where nobody can tell what such a boot will print.
     """
-    to: dict[str, int] = {}
-    for name, text in values.items():
-        value = knob_value(site.model, name, text)
-        if value is None:
-            raise ReadError(f"--to {name}={text} names no value that can be predicted: write a number or a choice",
-                            kind="usage")
-        if site.model.knobs[name].inert:
-            raise ReadError(f"--to {name}={text}: it changes no memory, so nothing can be predicted of it",
-                            kind="usage")
-        to[name] = value
+    to = spelled_out(site, values)
     shape = {**site.knobs, **to}
     companions: tuple[Companion, ...] = ()
-    if set(moving_with()) & site.knobs.keys() and not set(moving_with()) & to.keys():
-        with suppress(MissingFacts):  # what is lacking for a goal is not lacking for this
-            companions = companions_of(ask(site, "context", given=values), shape)
+    if not set(moving_with()) & to.keys():
+        companions = gates_of(site, Reader(site.model, site.given, site.knobs), shape)
     for companion in companions:
         shape[companion.knob] = companion.after
     checked = check(replace(site, removed=()), shape)  # the edit takes out what the version no longer knows

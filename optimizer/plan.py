@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import Any, Final, Literal
 
 from measurements.records import ReadError
-from measurements.site import Site, knob_value
+from measurements.site import Site
 from models.declare import EngineModel, Require, Verdict
 from models.evaluate import Checked, Knobs, Quantity, Reader
 from optimizer.check import (
@@ -30,7 +30,7 @@ from optimizer.check import (
     quantity_json,
     shape_json,
 )
-from optimizer.solve import Answer, Companion, current, gates_of, moving_with, pinned_of
+from optimizer.solve import Answer, Companion, current, gates_of, moving_with, pinned_of, spelled_out
 
 #: Knobs that may differ: all sets of them are tried.
 MOST: Final = 12
@@ -150,14 +150,7 @@ class Plan:
 
 def stated_target(site: Site, words: Mapping[str, str]) -> Target:
     """The target that names each knob to change. Raises ReadError of kind ``usage`` for what no deploy can set."""
-    values: dict[str, int] = {}
-    for name, text in words.items():
-        value = knob_value(site.model, name, text)
-        if site.model.knobs[name].kind == "text" or name == "tp":
-            raise ReadError(f"--to {name}: another {name} is another site, not a step of a plan", kind="usage")
-        if value is None:
-            raise ReadError(f"--to {name}={text} leaves the value to the engine; write the number", kind="usage")
-        values[name] = value
+    values = spelled_out(site, words)
     return Target(values, bool(set(moving_with()) & values.keys()))
 
 

@@ -275,7 +275,12 @@ def test_a_question_that_nothing_answers(tmp_path: Path, capsys: Capture) -> Non
     (["--to", "max_num_seqs=2", "--goal", "slab"], "leave out --goal"),
     (["--to", "max_num_seqs=two"], "not a whole number"),
     (["--to", "max_seqs=2"], "its knobs:"),
-    (["--to", "model=x"], "no value that can be predicted"),
+    (["--to", "model=x"], "nothing here tells what it does to memory"),
+    (["--to", "embedding_placement=ram"], "nothing here tells what it does to memory"),
+    (["--to", "checkpoint_slots=auto"], "write the number"),
+    (["--to", "tp=1"], "ask with --set tp=N"),
+    (["--given", "tp=1"], "ask with --set tp=N"),
+    (["--at-most", "tp=1"], "ask with --set tp=N"),
     (["--goal", "fame"], "its goals:"),
 ])
 def test_wrong_words(tmp_path: Path, capsys: Capture, words: list[str], right: str) -> None:

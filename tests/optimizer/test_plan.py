@@ -190,7 +190,8 @@ def test_an_infeasible_goal_is_told_as_solve_tells_it(capsys: Capture) -> None:
 @pytest.mark.parametrize("words", [
     (), ("--goal", "slab", "--to", "max_num_seqs=4"), ("--to", "max_num_seqs=4", "--given", "max_num_seqs=4"),
     ("--to", "max_num_seqs=4", "--rank", "2"), ("--to", "tp=4"), ("--to", "model=other.rad"), ("--to", "gone=1"),
-    ("--to", "max_num_seqs=none"), ("--to", "checkpoint_slots=auto"),
+    ("--to", "max_num_seqs=none"), ("--to", "checkpoint_slots=auto"), ("--to", "embedding_placement=ram"),
+    ("--goal", "slab", "--given", "tp=1"),
     ("--goal", "slab", "--given", "vram_weights_mib=22208", "--given", "vram_kv_mib=6912", "--rank", "2"),
 ])
 def test_wrong_words(words: tuple[str, ...], capsys: Capture) -> None:
