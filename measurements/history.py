@@ -19,7 +19,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -190,6 +190,7 @@ class Writer:
 
     def __init__(self, file: Path, descriptor: int, notes: Sequence[str]) -> None:
         self._file, self._descriptor, self.notes = file, descriptor, tuple(notes)
+        self._added: tuple[int, int] | None = None  # from where to where the newest record stands
 
     def append(self, record: Record) -> None:
         """Adds a record at the end, on a line of its own, down to the disk.
@@ -203,6 +204,7 @@ class Writer:
                 line = b"\n" + line  # what was torn before stays a line of its own
             written = os.write(self._descriptor, line)
             end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
+            self._added = end - written, end
             os.fsync(self._descriptor)
             whole = written == len(line) and os.pread(self._descriptor, len(line), end - len(line)) == line
         except OSError as error:
@@ -210,6 +212,18 @@ class Writer:
         if not whole:
             raise ReadError("the record did not arrive whole (the disk may be full, or another machine wrote at the "
                             "same time): make room, and ask again", file=str(self._file), kind="usage")
+
+
+    def take_back(self) -> None:
+        """Removes what :func:`append` added last, where it is still the end of the file: what it was for failed."""
+        if self._added is None:
+            return
+        begin, end = self._added
+        with suppress(OSError):
+            if os.fstat(self._descriptor).st_size == end:
+                os.ftruncate(self._descriptor, begin)
+                os.fsync(self._descriptor)
+        self._added = None
 
 
 @contextmanager

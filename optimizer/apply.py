@@ -194,28 +194,24 @@ class Applied:
 
 
 def carry_out(plan: Plan, record: Path) -> Applied:
-    """Writes the plan's files and its prediction: both or neither, whatever fails; the records stay locked meanwhile.
+    """Writes the plan's prediction and its files: both or neither, whatever fails; the records stay locked meanwhile.
 
-    Only a kill in the moment between leaves the files new (their backups beside them) and no prediction on record.
+    The record comes first, when nothing is left but to replace the files: a kill may leave a prediction that was never
+    set, which no boot of another setting can be taken for, and never a file that was changed without one.
     Raises ReadError of kind ``usage`` where a value cannot be set without guessing, a file was changed since it was
     read or cannot be written, or the records cannot; it says what state the files are in.
     """
     demand_sure(plan)
     config = plan.site.config
     assert config is not None  # a plan has files
+    made = prediction(plan, record, _files(plan))
     with writing(record) as writer:
-        done = write_files(config.text, plan.edit.texts, plan.now)
         try:
-            sealed_record = prediction(plan, record, _files(plan))
-            writer.append(sealed_record)
-        except BaseException as error:
-            failed = done.undo()
-            if isinstance(error, ReadError | OSError):
-                text = error.message if isinstance(error, ReadError) else str(error.strerror)
-                state = "your files are as they were" if not failed else "; ".join(failed)
-                raise ReadError(f"{text}; {state}", file=str(record), kind="usage") from None
+            done = write_files(config.text, plan.edit.texts, plan.now, lambda: writer.append(made))
+        except BaseException:
+            writer.take_back()
             raise
-        return Applied(done, record, str(sealed_record["id"]), (*done.notes, *writer.notes))
+        return Applied(done, record, str(made["id"]), (*done.notes, *writer.notes))
 
 
 def demand_sure(plan: Plan) -> None:

@@ -390,7 +390,7 @@ def verdict_command(
         raise ReadError("give the log of the boot after the change: --ledger FILE", kind="usage")
     if record is not None and not record.exists():
         raise ReadError("no such file of records: apply --write makes one", file=str(record))
-    found = judge(choose(read_history(path), which), ledger)
+    found = judge(choose(read_history(path), which), ledger, path.parent)
     kept: tuple[str | None, tuple[str, ...]] = (None, ())
     if write:
         sealed = verdict_record(found, datetime.now(UTC))

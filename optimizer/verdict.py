@@ -125,8 +125,8 @@ def choose(history: History, wanted: str | None) -> Record:
     return left[-1]
 
 
-def judge(record: Record, log: Path) -> Judgement:
-    """Judges the prediction of ``record`` by the last complete boot of ``log``.
+def judge(record: Record, log: Path, folder: Path | None = None) -> Judgement:
+    """Judges the prediction of ``record`` by the last complete boot of ``log``; ``folder`` is that of the records.
 
     Raises ReadError where the log cannot be read, is of another engine, or is the one the prediction was made from,
     and where the record cannot be understood.
@@ -164,8 +164,16 @@ def judge(record: Record, log: Path) -> Judgement:
     notes = [*told["note"]]
     if ledger.boots > 1:
         notes.append(f"the log holds {ledger.boots} boots: the last complete one counts")
+    notes += [] if folder is None else [f"{file} holds what it held before this prediction: it was never set, or taken "
+                                        "back" for file in _as_before(record, folder)]
     return Judgement(record, ledger, sha, status, why, other, tuple(rows), seen, agrees, drift,
                      told["contradiction"], tuple(notes))
+
+
+def _as_before(record: Record, folder: Path) -> list[str]:
+    """The files of a prediction that do not hold what it was made for: a kill in the moment of writing leaves that."""
+    return [item["file"] for item in record["files"] if item.get("before") != item.get("after")
+            and (now := file_digest(folder / item["file"])) is not None and now == item.get("before")]
 
 
 def _model(record: Record) -> EngineModel:
