@@ -1,6 +1,6 @@
 """From the shape that runs to another one in deploys of one knob each, every shape on the way fitting.
 
-What counts as one deploy: one knob; or both pools of a pair, where one gets what the other gives; with either, the
+What counts as one deploy: one knob; or both pools of a pair, where one grows and the other shrinks; with either, the
 pinned-RAM gate and its target, which follow the pinned ledger. The fewest deploys win, then the least risk
 (:data:`RULE` says it for people), proven by trying every set of knobs that may stand at its new value while the others
 do not.
@@ -36,8 +36,9 @@ from optimizer.solve import Answer, Companion, current, gates_of, moving_with, p
 MOST: Final = 12
 #: What a plan keeps to, for people.
 RULE: Final = (
-    "a deploy changes one knob; both pools of a pair count as one where one gets what the other gives, and so do the "
-    "pinned-RAM gate and its target with whatever moves the pinned ledger",
+    "a deploy changes one knob, straight to its new value; both pools of a pair count as one where one grows and the "
+    "other shrinks, and so do the pinned-RAM gate and its target with whatever moves the pinned ledger",
+    "no other knob moves: a way through a knob outside the target, or by a stop half-way, is not looked for",
     "a knob of the KV pool and one of placement (experts, n-gram table, embedding) never move in one deploy",
     "every shape on the way fits: a knife edge does not count; what runs now may be anything",
     "fewest deploys of two knobs, then fewest deploys, then least risk",
@@ -228,7 +229,7 @@ class _Way:
         return ends[0] != ends[1] or ends[2] != ends[3]
 
     def _units(self) -> Iterator[Done]:
-        """What counts as one: every knob, and both pools of a pair where one gets what the other gives."""
+        """What counts as one: every knob, and both pools of a pair where one grows and the other shrinks."""
         gates = [place for place, name in enumerate(self.names) if name in moving_with()]
         for place in range(len(self.names)):
             if place not in gates:
