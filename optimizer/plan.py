@@ -549,10 +549,18 @@ def _step_json(found: Plan, step: Step) -> dict[str, Any]:
         "reads": list(step.reads),
         "again": how_to_get(model, step.again),
         "unmeasured": step.unmeasured,
-        "back": {name: None if value is None else model.knobs[name].show(value) for name, value in step.back.items()},
+        "back": {name: None if value is None else _as_filed(found.site, name, value)
+                 for name, value in step.back.items()},
         "notes": list(step.notes),
         "risk": _risk_json(step.risk),
     }
+
+
+def _as_filed(site: Site, name: str, value: int) -> Any:
+    """A value to go back to: of a switch that may name a file the file's own words, for they say more than on."""
+    spec, setting = site.model.knobs[name], site.mapped.knobs.get(name)
+    named = spec.path and value and site.filed.get(name) == value and setting is not None and not setting.secret
+    return setting.value if named and setting is not None and setting.value else spec.show(value)
 
 
 def _stop_json(model: EngineModel, stop: Stop) -> dict[str, Any]:

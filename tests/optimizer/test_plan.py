@@ -238,6 +238,13 @@ def test_a_default_that_would_follow_is_written_down(tmp_path: Path, capsys: Cap
     assert clamped["steps"][0]["back"] == {"host_reserve_gib": None}
 
 
+def test_the_way_back_names_the_file_that_a_switch_named(tmp_path: Path, capsys: Capture) -> None:
+    text = halogen_env(reserve=15)["halogen.env"].replace("VISION_TOWER=1", "VISION_TOWER=/models/tower.hgn")
+    words = Server("halogen@0.13.0", {"halogen.env": text}, facts=HOST).words(tmp_path)
+    assert told(capsys, *words, "--to", "vision_tower=0")["steps"][0]["back"] == {"vision_tower": "/models/tower.hgn"}
+    assert "the way back: vision_tower /models/tower.hgn" in ask(capsys, "plan", *words, "--to", "vision_tower=0").out
+
+
 def test_flags_that_are_gone_are_named(tmp_path: Path, capsys: Capture) -> None:
     old = Server("radiance@1.8.1", funded_env(more="VRAM_KV_MIB=6912\n"), facts=BUDGET)
     found = told(capsys, *old.words(tmp_path), "--to", "max_num_seqs=5")
