@@ -2,7 +2,8 @@
 
 One record a line, as JSON with sorted keys. The ``id`` of a record is the beginning of the SHA-256 of all else in it,
 so that a line which a kill or a full disk left torn, or which somebody edited, is recognised; it stays in the file, is
-passed over and told. The next record then begins on a line of its own.
+passed over and told. The next record then begins on a line of its own. Only a record whose own change failed is taken
+back, by who just wrote it, while the lock is held.
 
 Records are appended under an exclusive lock (``flock``) by one write at the end of the file (``O_APPEND``), and are on
 the disk before :func:`append` returns. Where a file system has no locks (some network and FUSE mounts), a record is

@@ -13,8 +13,8 @@ from measurements.records import Place
 _COMMENT: Final = re.compile(r"(?:^|(?<=[ \t;]))#.*", re.MULTILINE)
 #: What hands a variable on, whole and under its own name.
 _HANDS_ON: Final = re.compile(r"(?:\bexport[ \t]+(?:\w+[ \t]+)*|(?<!\S)(?:-e|--env)[ \t=]*[\"']?)$")
-_HOLDS: Final = re.compile(r"\+?=[\"']?|[\"']?[ \t]*:[ \t]+[\"']?")
-_HOLDER: Final = re.compile(r"(?<![\w.\-])(?P<name>[A-Za-z_]\w*)\+?=[\"']?$", re.ASCII)
+_HOLDS: Final = re.compile(r"[ \t]*\+?=[ \t]*[\"']?|[\"']?[ \t]*:[ \t]+[\"']?")
+_HOLDER: Final = re.compile(r"(?<![\w.\-])(?P<name>[A-Za-z_]\w*)[ \t]*\+?=[ \t]*[\"']?$", re.ASCII)
 
 
 def holder(value: Stretch) -> str | None:

@@ -145,7 +145,7 @@ def test_yaml_holds_the_same_but_for_the_value(tmp_path: Path, text: str) -> Non
     (LLM + "    command: &c [--max-num-seqs, \"4\"]\n    x-copy: *c\n", {}),
     ("kind: Deployment\nspec:\n  replicas: &n 4\n"
      "  template: {spec: {containers: [{name: a, args: [--max-num-seqs, *n]}]}}\n", {}),
-    (LLM + "    environment: {MAX_SEQS: '${N}'}\n    deploy: {replicas: '${N}'}\n", {"_env": "N=4\n"}),
+    (LLM + "    environment: {MAX_SEQS: '${N}'}\n    deploy: {replicas: '${N}'}\n", {"_env": "N = 4\n"}),
     (POD + "    env: [{name: N, value: \"4\"}]\n    args: [--max-num-seqs, $(N)]\n"
      "    readinessProbe: {exec: {command: [x, $(N)]}}\n", {}),
 ])
