@@ -2,7 +2,8 @@
 
 One record a line, as JSON with sorted keys. The ``id`` of a record is the beginning of the SHA-256 of all else in it,
 so that a line which a kill or a full disk left torn, or which somebody edited, is recognised; it stays in the file, is
-passed over and told. The next record then begins on a line of its own.
+passed over and told. The next record then begins on a line of its own. Only a record whose own change failed is taken
+back, by who just wrote it, while the lock is held.
 
 Records are appended under an exclusive lock (``flock``) by one write at the end of the file (``O_APPEND``), and are on
 the disk before :func:`append` returns. Where a file system has no locks (some network and FUSE mounts), a record is
@@ -19,7 +20,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -222,6 +223,7 @@ class Writer:
 
     def __init__(self, file: Path, descriptor: int, notes: Sequence[str]) -> None:
         self._file, self._descriptor, self.notes = file, descriptor, tuple(notes)
+        self._added: tuple[int, int] | None = None  # from where to where the newest record stands
 
     def append(self, record: Record) -> None:
         """Adds a record at the end, on a line of its own, down to the disk.
@@ -235,6 +237,7 @@ class Writer:
                 line = b"\n" + line  # what was torn before stays a line of its own
             written = os.write(self._descriptor, line)
             end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
+            self._added = end - written, end
             os.fsync(self._descriptor)
             whole = written == len(line) and os.pread(self._descriptor, len(line), end - len(line)) == line
         except OSError as error:
@@ -242,6 +245,18 @@ class Writer:
         if not whole:
             raise ReadError("the record did not arrive whole (the disk may be full, or another machine wrote at the "
                             "same time): make room, and ask again", file=str(self._file), kind="usage")
+
+
+    def take_back(self) -> None:
+        """Removes what :func:`append` added last, where it is still the end of the file: what it was for failed."""
+        if self._added is None:
+            return
+        begin, end = self._added
+        with suppress(OSError):
+            if os.fstat(self._descriptor).st_size == end:
+                os.ftruncate(self._descriptor, begin)
+                os.fsync(self._descriptor)
+        self._added = None
 
 
 @contextmanager

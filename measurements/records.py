@@ -44,7 +44,8 @@ class Setting:
     range of characters in the file's text that holds the value as written, without its quotes, so that an
     edit can replace exactly that; None where the value cannot be edited in place. ``scope`` is the service,
     container or unit the setting belongs to ("" where a file has one). ``secret`` values never leave here:
-    ``value`` is then already the word ``<secret>``.
+    ``value`` is then already the word ``<secret>``. ``direct`` is off where the value stands in another text that
+    this one only names, such as a variable.
     """
 
     key: str
@@ -54,6 +55,7 @@ class Setting:
     span: tuple[int, int] | None = None
     scope: str = ""
     secret: bool = False
+    direct: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -337,7 +337,7 @@ class EngineModel:
     quantities that no ledger prints as a row of its own but that people state as one figure: an observation may give
     them.
 
-    For deploys: ``trades`` are pairs of knobs under one ceiling, of which one gets what the other gives.
+    For deploys: ``trades`` are pairs of knobs under one ceiling, of which one grows as the other shrinks.
     ``pool_knobs`` size the KV pool, and ``placement_knobs`` say where experts and tables live: the same ledger lines
     move with both, so that one deploy with a knob of each tells nothing of either (a knob that is both is so by
     itself). ``reads`` are the log lines to read after a boot, and what they must say.

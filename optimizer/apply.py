@@ -5,9 +5,7 @@ Without being told to write, nothing is touched: the answer then is the same, wi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,16 +16,16 @@ from measurements.config.edit import Edit, edit, unified_diff
 from measurements.config.file import encode
 from measurements.config.secrets import redact
 from measurements.config.write import Written, digest, write_files
-from measurements.history import NAME, file_digest, sealed, writing
+from measurements.history import NAME, file_digest, relative_to, sealed, writing
 from measurements.ledger.rates import bytes_per_token
 from measurements.records import ReadError
-from measurements.site import Site, Sources, knob_value
+from measurements.site import Site, Sources
 from models.declare import EngineModel, Verdict
-from models.evaluate import Quantity
+from models.evaluate import Quantity, Reader
 from models.interval import Interval
-from optimizer.check import SCHEMA_VERSION, Check, MissingFacts, check, engine_json, quantity_json, shape_json
+from optimizer.check import SCHEMA_VERSION, Check, check, engine_json, quantity_json, shape_json
 from optimizer.propose import changes_of, printed_by, spelling_of
-from optimizer.solve import Answer, Companion, ask, companions_of, moving_with
+from optimizer.solve import Answer, Companion, gates_of, moving_with, spelled_out
 
 #: How many predicted rows a comment carries: those that prove most.
 _IN_COMMENT = 3
@@ -69,21 +67,11 @@ def plan_of_values(site: Site, values: Mapping[str, str], *, now: datetime, comm
     Raises ReadError of kind ``usage`` for a name or value that means nothing here, or without a file to edit, and
     MissingFacts where nobody can tell what such a boot will print.
     """
-    to: dict[str, int] = {}
-    for name, text in values.items():
-        value = knob_value(site.model, name, text)
-        if value is None:
-            raise ReadError(f"--to {name}={text} names no value that can be predicted: write a number or a choice",
-                            kind="usage")
-        if site.model.knobs[name].inert:
-            raise ReadError(f"--to {name}={text}: it changes no memory, so nothing can be predicted of it",
-                            kind="usage")
-        to[name] = value
+    to = spelled_out(site, values)
     shape = {**site.knobs, **to}
     companions: tuple[Companion, ...] = ()
-    if set(moving_with()) & site.knobs.keys() and not set(moving_with()) & to.keys():
-        with suppress(MissingFacts):  # what is lacking for a goal is not lacking for this
-            companions = companions_of(ask(site, "context", given=values), shape)
+    if not set(moving_with()) & to.keys():
+        companions = gates_of(site, Reader(site.model, site.given, site.knobs), shape)
     for companion in companions:
         shape[companion.knob] = companion.after
     checked = check(replace(site, removed=()), shape)  # the edit takes out what the version no longer knows
@@ -97,7 +85,7 @@ def _plan(site: Site, goal: str | None, rank: int | None, shape: dict[str, int],
     if site.config is None:
         raise ReadError("apply edits the user's own file: give it with --config FILE", kind="usage")
     texts = changes_of(site, shape, changes)
-    done = edit(site.config, site.mapped, texts, spelling=spelling_of(site.model), strict=True)
+    done = edit(site.config, site.mapped, texts, spelling=spelling_of(site.model))
     rows = checked.evaluation.quantities
     printed = printed_by(site, shape, rows)
     without: tuple[str, ...] = ()
@@ -151,7 +139,7 @@ def prediction(plan: Plan, record: Path, files: Sequence[Mapping[str, str]]) -> 
                          "source": _source(site, name)} for name, value in given.facts.items()},
         "verdict": plan.checked.verdict.word,
         "outcomes": [outcome.word for outcome in plan.checked.outcomes] or [plan.checked.outcome.word],
-        "files": [{**item, "file": _relative(item["file"], record)} for item in files],
+        "files": [{**item, "file": relative_to(record, Path(item["file"]))} for item in files],
         "ledger": None,
     }
     if site.ledger is not None and site.ledger.file is not None:
@@ -159,7 +147,7 @@ def prediction(plan: Plan, record: Path, files: Sequence[Mapping[str, str]]) -> 
         if rate is not None and isinstance(rate.value, Interval):
             body["facts"]["bytes_per_token"] = {"low": rate.value.low, "high": rate.value.high, "unit": "B",
                                                 "source": redact(str(rate.place))}
-        body["ledger"] = {"file": _relative(str(site.ledger.file), record),
+        body["ledger"] = {"file": relative_to(record, site.ledger.file),
                           "sha256": file_digest(site.ledger.file)}
     return sealed("prediction", body, plan.now)
 
@@ -185,15 +173,6 @@ def _source(site: Site, name: str) -> str:
     return redact(", ".join(dict.fromkeys(found)))
 
 
-def _relative(file: str, record: Path) -> str:
-    """A file's name from the folder of the records: the folder may be moved, and the records with it."""
-    try:
-        name = os.path.relpath(os.path.abspath(file), os.path.abspath(record.parent))
-    except ValueError:  # another drive
-        name = file
-    return redact(name.encode("utf-8", "replace").decode())
-
-
 @dataclass(frozen=True, slots=True)
 class Applied:
     """What was done: the files that were replaced, and the record's id."""
@@ -205,28 +184,24 @@ class Applied:
 
 
 def carry_out(plan: Plan, record: Path) -> Applied:
-    """Writes the plan's files and its prediction: both or neither, whatever fails; the records stay locked meanwhile.
+    """Writes the plan's prediction and its files: both or neither, whatever fails; the records stay locked meanwhile.
 
-    Only a kill in the moment between leaves the files new (their backups beside them) and no prediction on record.
+    The record comes first, when nothing is left but to replace the files: a kill may leave a prediction that was never
+    set, which no boot of another setting can be taken for, and never a file that was changed without one.
     Raises ReadError of kind ``usage`` where a value cannot be set without guessing, a file was changed since it was
     read or cannot be written, or the records cannot; it says what state the files are in.
     """
     demand_sure(plan)
     config = plan.site.config
     assert config is not None  # a plan has files
+    made = prediction(plan, record, _files(plan))
     with writing(record) as writer:
-        done = write_files(config.text, plan.edit.texts, plan.now)
         try:
-            sealed_record = prediction(plan, record, _files(plan))
-            writer.append(sealed_record)
-        except BaseException as error:
-            failed = done.undo()
-            if isinstance(error, ReadError | OSError):
-                text = error.message if isinstance(error, ReadError) else str(error.strerror)
-                state = "your files are as they were" if not failed else "; ".join(failed)
-                raise ReadError(f"{text}; {state}", file=str(record), kind="usage") from None
+            done = write_files(config.text, plan.edit.texts, plan.now, lambda: writer.append(made))
+        except BaseException:
+            writer.take_back()
             raise
-        return Applied(done, record, str(sealed_record["id"]), (*done.notes, *writer.notes))
+        return Applied(done, record, str(made["id"]), (*done.notes, *writer.notes))
 
 
 def demand_sure(plan: Plan) -> None:
@@ -261,7 +236,7 @@ def apply_json(plan: Plan, record: Path, done: Applied | None, why: str | None) 
     assert config is not None  # a plan has files
     backups = {} if done is None else {item.file: item.backup for item in done.written.files}
     files = [{**item, "backup": backups.get(item["file"])} for item in _files(plan)]
-    warnings = [*plan.checked.warnings, *(done.notes if done else ())]
+    warnings = [*plan.checked.warnings, *plan.edit.notes, *(done.notes if done else ())]
     warnings += [f"{file} has no place for a comment above the value: written without" for file in plan.uncommented]
     return {
         "schema_version": SCHEMA_VERSION,

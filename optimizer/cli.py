@@ -319,7 +319,7 @@ def plan_command(
 def apply_command(
     site: SiteArg = None,
     goal: Annotated[str | None, typer.Option(
-        "--goal", "-g", help="As for solve; context unless --to is given.")] = None,
+        "--goal", "-g", help="As for solve: the best shape for this.")] = None,
     to: Annotated[list[str] | None, typer.Option(
         "--to", metavar="KNOB=VALUE", help="This value, instead of a goal's best. Repeatable.")] = None,
     given: GivenOpt = None, at_least: AtLeastOpt = None, at_most: AtMostOpt = None, free: FreeOpt = None,
@@ -344,6 +344,8 @@ def apply_command(
 
     if to and (goal is not None or given or at_least or at_most or free or order):
         raise ReadError("--to says the values itself: leave out --goal and what goes with it", kind="usage")
+    if not (to or goal or order):
+        raise ReadError("say what to set: --to KNOB=VALUE, or --goal GOAL for its best shape", kind="usage")
     sources = _sources(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
     own = load(sources)
     now = datetime.now(UTC)
@@ -402,7 +404,8 @@ def verdict_command(
 @app.command("history")
 def history_command(
     site: SiteArg = None, config: ConfigOpt = None, record: RecordOpt = None,
-    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="The newest N predictions and probes.")] = None,
+    last: Annotated[int | None, typer.Option(
+        "--last", metavar="N", min=1, help="The newest N predictions and probes.")] = None,
     as_json: JsonOpt = False,
 ) -> int:
     """What was predicted, and what became of it; what was probed."""

@@ -1,6 +1,6 @@
 """From the shape that runs to another one in deploys of one knob each, every shape on the way fitting.
 
-What counts as one deploy: one knob; or both pools of a pair, where one gets what the other gives; with either, the
+What counts as one deploy: one knob; or both pools of a pair, where one grows and the other shrinks; with either, the
 pinned-RAM gate and its target, which follow the pinned ledger. The fewest deploys win, then the least risk
 (:data:`RULE` says it for people), proven by trying every set of knobs that may stand at its new value while the others
 do not.
@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import Any, Final, Literal
 
 from measurements.records import ReadError
-from measurements.site import Site, knob_value
+from measurements.site import Site
 from models.declare import EngineModel, Require, Verdict
 from models.evaluate import Checked, Knobs, Quantity, Reader
 from optimizer.check import (
@@ -30,14 +30,15 @@ from optimizer.check import (
     quantity_json,
     shape_json,
 )
-from optimizer.solve import Answer, Companion, current, gates_of, moving_with, pinned_of
+from optimizer.solve import Answer, Companion, current, gates_of, moving_with, pinned_of, spelled_out
 
 #: Knobs that may differ: all sets of them are tried.
 MOST: Final = 12
 #: What a plan keeps to, for people.
 RULE: Final = (
-    "a deploy changes one knob; both pools of a pair count as one where one gets what the other gives, and so do the "
-    "pinned-RAM gate and its target with whatever moves the pinned ledger",
+    "a deploy changes one knob, straight to its new value; both pools of a pair count as one where one grows and the "
+    "other shrinks, and so do the pinned-RAM gate and its target with whatever moves the pinned ledger",
+    "no other knob moves: a way through a knob outside the target, or by a stop half-way, is not looked for",
     "a knob of the KV pool and one of placement (experts, n-gram table, embedding) never move in one deploy",
     "every shape on the way fits: a knife edge does not count; what runs now may be anything",
     "fewest deploys of two knobs, then fewest deploys, then least risk",
@@ -150,14 +151,7 @@ class Plan:
 
 def stated_target(site: Site, words: Mapping[str, str]) -> Target:
     """The target that names each knob to change. Raises ReadError of kind ``usage`` for what no deploy can set."""
-    values: dict[str, int] = {}
-    for name, text in words.items():
-        value = knob_value(site.model, name, text)
-        if site.model.knobs[name].kind == "text" or name == "tp":
-            raise ReadError(f"--to {name}: another {name} is another site, not a step of a plan", kind="usage")
-        if value is None:
-            raise ReadError(f"--to {name}={text} leaves the value to the engine; write the number", kind="usage")
-        values[name] = value
+    values = spelled_out(site, words)
     return Target(values, bool(set(moving_with()) & values.keys()))
 
 
@@ -235,7 +229,7 @@ class _Way:
         return ends[0] != ends[1] or ends[2] != ends[3]
 
     def _units(self) -> Iterator[Done]:
-        """What counts as one: every knob, and both pools of a pair where one gets what the other gives."""
+        """What counts as one: every knob, and both pools of a pair where one grows and the other shrinks."""
         gates = [place for place, name in enumerate(self.names) if name in moving_with()]
         for place in range(len(self.names)):
             if place not in gates:
@@ -555,10 +549,18 @@ def _step_json(found: Plan, step: Step) -> dict[str, Any]:
         "reads": list(step.reads),
         "again": how_to_get(model, step.again),
         "unmeasured": step.unmeasured,
-        "back": {name: None if value is None else model.knobs[name].show(value) for name, value in step.back.items()},
+        "back": {name: None if value is None else _as_filed(found.site, name, value)
+                 for name, value in step.back.items()},
         "notes": list(step.notes),
         "risk": _risk_json(step.risk),
     }
+
+
+def _as_filed(site: Site, name: str, value: int) -> Any:
+    """A value to go back to: of a switch that may name a file the file's own words, for they say more than on."""
+    spec, setting = site.model.knobs[name], site.mapped.knobs.get(name)
+    named = spec.path and value and site.filed.get(name) == value and setting is not None and not setting.secret
+    return setting.value if named and setting is not None and setting.value else spec.show(value)
 
 
 def _stop_json(model: EngineModel, stop: Stop) -> dict[str, Any]:

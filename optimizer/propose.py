@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from measurements.config.edit import edit, unified_diff
+from measurements.config.edit import Edit, edit, unified_diff
 from measurements.records import ReadError
 from measurements.site import Site
 from models.declare import EngineModel
@@ -18,13 +18,13 @@ from optimizer.solve import Answer, Ranked
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One ranked shape as an edit. ``refused`` names knobs that cannot be edited in place, and why."""
+    """One ranked shape as the edit that ``apply`` would write."""
 
     answer: Answer
     ranked: Ranked
     changes: dict[str, str | None]
+    edit: Edit
     diff: str
-    refused: tuple[tuple[str, str], ...]
 
 
 def propose(answer: Answer, rank: int = 1) -> Proposal:
@@ -40,7 +40,7 @@ def propose(answer: Answer, rank: int = 1) -> Proposal:
     ranked = answer.shapes[rank - 1]
     changes = changes_of(site, ranked.shape, ranked.changes)
     done = edit(site.config, site.mapped, changes, spelling=spelling_of(site.model))
-    return Proposal(answer, ranked, changes, unified_diff(site.config, done), done.refused)
+    return Proposal(answer, ranked, changes, done, unified_diff(site.config, done))
 
 
 def changes_of(site: Site, shape: Mapping[str, int], moved: Collection[str]) -> dict[str, str | None]:
@@ -84,7 +84,8 @@ def propose_json(proposal: Proposal) -> dict[str, Any]:
         "companions": [
             {"knob": c.knob, "from": c.before, "to": c.after, "why": c.why} for c in ranked.companions
         ],
-        "refused": [{"knob": knob, "why": why} for knob, why in proposal.refused],
+        "refused": [{"knob": knob, "why": why} for knob, why in proposal.edit.refused],
         "predicted": {name: quantity_json(rows[name]) for name in printed},
+        "warnings": [*document["warnings"], *proposal.edit.notes],
     }
     return document

@@ -928,7 +928,10 @@ def show_propose(document: dict[str, Any]) -> None:
     for item in document["refused"]:
         value = document["edits"][item["knob"]]
         todo = f"set {item['knob']} to {value}" if value is not None else f"remove {item['knob']}"
-        console.print(f"\n[yellow]By hand:[/] {_safe(todo)} ({_safe(item['why'])})")
+        console.print(f"\n[yellow]By hand, for an edit would be a guess:[/] {_safe(todo)} ({_safe(item['why'])})",
+                      soft_wrap=True)
+    if document["refused"] and document["diff"]:
+        console.print("[yellow]The diff alone is another shape:[/] set both before the next boot.")
     for item in document["companions"]:
         console.print(f"\n{item['knob']} moves along, {item['from']:,} -> {item['to']:,}: {_safe(item['why'])}")
     console.print(f"moving: {', '.join(document['free']) or 'nothing'}")
@@ -958,8 +961,8 @@ def show_plan(document: dict[str, Any]) -> None:
         how = "of one knob each" if len(steps) > 1 else "of one knob"
         if doubles:
             how = f"[yellow]two knobs at once in {'it' if len(steps) == 1 else _count(doubles, 'deploy')}[/]"
-        others = ("no other order fits" if document["orders"] == 1 else
-                  f"of {document['orders']} orders that fit, the one with the least risk")
+        others = ("no other order of as few fits" if document["orders"] == 1 else
+                  f"of {document['orders']} orders of as few that fit, the one with the least risk")
         console.print(f"[bold]{count}[/], {how}; every shape on the way fits"
                       + (f"; {others}" if len(steps) > 1 else ""))
     for step in steps:
@@ -991,11 +994,15 @@ def _deploy(console: Any, step: Mapping[str, Any], shared: Sequence[str]) -> Non
     console.print(f"\n[bold]{step['step']}. {_safe(head)}[/]")
     for move in step["moves"]:
         if len(move) > 1:
-            line(f"{' and '.join(move)} count as one: what one gets the other gives, or they follow the same ledger")
+            line(f"{' and '.join(move)} count as one: one grows as the other shrinks, or they follow one ledger")
     for item in step["along"]:
         line(f"with {item['knob']} {item['from']:,} -> {item['to']:,}: {_safe(item['why'])}")
     for stop in step["alone"]:
         line(f"[yellow]two knobs[/]: {_safe(' and '.join(stop['knobs']))} alone does not fit: {_safe(_against(stop))}")
+    if step["alone"]:
+        remedies = dict.fromkeys(f"{item['name']}: {item['remedy']}" for stop in step["alone"]
+                                 for item in stop["broken"])
+        line(f"one at a time would take a knob outside the target, or a stop half-way: {_safe('; '.join(remedies))}")
     for reason in step["why"]:
         line(f"why here: {_safe(_reason(reason))}")
     table = _table("the boot must print", ("before", "right"), ("after", "right"), ("change", "right"), "certain to",
@@ -1060,7 +1067,8 @@ def _no_plan(console: Any, document: Mapping[str, Any]) -> None:
             _list(console, "What would mend it", [f"{item['name']}: {item['remedy']}" for item in stop["broken"]])
         _list(console, "To know", document["warnings"])
         return
-    console.print("\n[red]The target fits, and no way leads there[/], not even with two knobs in one deploy.")
+    console.print("\n[red]The target fits, and no way leads there[/] with these knobs alone, not even with two in one "
+                  "deploy.")
     console.print(f"The way ends at: {_safe(changes_of(document['reached']).replace(chr(10), ', '))}")
     _list(console, "What would come next, and what forbids it", [f"{', '.join(stop['knobs'])}: {_against(stop)}"
                                                                  for stop in document["stops"]])
@@ -1081,12 +1089,16 @@ def show_apply(document: dict[str, Any]) -> None:
         console.print()
         console.print(_safe(document["diff"]), end="", soft_wrap=True)
     elif not document["refused"]:
-        console.print("\nNothing to change: the files already have this shape.")
+        record = "is put on record" if document["written"] else "--write puts on record"
+        console.print("\nNothing to change: the files already have this shape; what its next boot must print "
+                      f"{record}.")
     for item in document["refused"]:
         value = document["edits"][item["knob"]]
         todo = f"set {item['knob']} to {value}" if value is not None else f"remove {item['knob']}"
         console.print(f"\n[yellow]Not set, for it would be a guess:[/] {_safe(todo)} ({_safe(item['why'])})",
                       soft_wrap=True)
+    if document["refused"] and document["diff"]:
+        console.print("[yellow]The diff alone is another shape:[/] nothing is written before all of it can be.")
     for item in document["companions"]:
         console.print(f"\n{item['knob']} moves along, {item['from']:,} -> {item['to']:,}: {_safe(item['why'])}")
     if document["predicted"]:

@@ -180,10 +180,13 @@ def ask(
         value = knob_value(model, name, text)
         if value is None:
             raise ReadError(f"--given {name}={text} names no value to hold", kind="usage")
+        demand_layout(site, name, value, f"--given {name}={text}")
         fixed[name] = value
     base |= fixed
     bounds = [_bound(model, name, text, "at least") for name, text in at_least]
     bounds += [_bound(model, name, text, "at most") for name, text in at_most]
+    for bound in bounds:
+        demand_layout(site, bound.name, None, f"a bound on {bound.name}")
     reader = Reader(model, site.given, base)
     opened = [*target.moves, *(name for name, when in model.split if reader.condition(when) is True)]
     opened += [bound.name for bound in bounds if bound.name in model.knobs]
@@ -210,6 +213,28 @@ def ask(
     question = Question(site, target, base, fixed, ranges, held, tuple(bounds), top, running, now)
     asked_for = {*free, *(bound.name for bound in bounds)}
     return _with_speed(question, word, load, asked_for) if fast else question
+
+
+def demand_layout(site: Site, name: str, value: int | None, asked: str) -> None:
+    """Raises ReadError of kind ``usage`` where a knob would move that the model itself was built for."""
+    if name == "tp" and value != site.knobs.get("tp", 1):
+        raise ReadError(f"{asked}: what a card holds of the model hangs on tp, and every figure with it; ask with "
+                        f"--set tp=N, as of another server", kind="usage")
+
+
+def spelled_out(site: Site, words: Mapping[str, str]) -> dict[str, int]:
+    """The values that ``--to`` spells out. Raises ReadError of kind ``usage`` for what no prediction can follow."""
+    values: dict[str, int] = {}
+    for name, text in words.items():
+        value = knob_value(site.model, name, text)
+        if site.model.knobs[name].inert:
+            raise ReadError(f"--to {name}={text}: nothing here tells what it does to memory, so nothing can be "
+                            "predicted of it; set it by hand", kind="usage")
+        if value is None:
+            raise ReadError(f"--to {name}={text} leaves the value to the engine; write the number", kind="usage")
+        demand_layout(site, name, value, f"--to {name}={text}")
+        values[name] = value
+    return values
 
 
 def with_speed(question: Question) -> Question:

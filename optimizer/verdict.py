@@ -192,9 +192,9 @@ def _judge(history: History, case: _Case, sha: str | None, log: Path, passed: Re
     if not case.other:
         rows = _explained(rows, Causes(model, given, case.shape, drift), model)
         notes += _as_before(case, given, rows)
-        notes += _not_as_written(history, case.record)
         notes += [f"{row.name} is measured anew at every boot, and what else runs there is in it" for row in rows
                   if row.status == "off" and row.name in model.facts and model.facts[row.name].each_boot]
+    notes += _not_as_written(history, case.record)
     notes += _outranked(case.record, drift)
     seen = ledger.rows.get("outcome_seen")
     agrees = _agrees(seen, case.outcomes)
@@ -229,13 +229,15 @@ def _as_before(case: _Case, given: Given, rows: list[Judged]) -> list[str]:
 
 
 def _not_as_written(history: History, record: Record) -> list[str]:
-    """Files that are not as the prediction left them: what the log does not name may be set otherwise."""
+    """Files that are not as the prediction would have them; a kill in the moment of writing leaves them unset."""
     found = []
     for item in record["files"]:
-        now = file_digest(history.file.parent / item["file"])
-        if now is not None and now != item.get("after"):
-            found.append(f"{item['file']} was changed since this prediction wrote it: a setting that the log does not "
-                         "name may be another one")
+        now, before, after = file_digest(history.file.parent / item["file"]), item.get("before"), item.get("after")
+        if now is None or now == after:
+            continue
+        found.append(f"{item['file']} " + (
+            "holds what it held before this prediction: it was never set, or taken back" if now == before else
+            "was changed since this prediction wrote it: a setting that the log does not name may be another one"))
     return found
 
 

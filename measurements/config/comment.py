@@ -88,7 +88,8 @@ def _meaning(kind: str, file: str, text: str, texts: Mapping[str, str]) -> Any:
         if kind == "systemd":
             from measurements.config.systemd import entries
 
-            return rows, [(entry.key, entry.value.value.split()) for entry in entries(source)]
+            # as written: not every reader of a unit knows comments between continued lines
+            return rows, [(entry.key, source.text[entry.start:entry.end]) for entry in entries(source)]
         if kind == "shell":
             return rows, _commands(source)
     except (ReadError, RecursionError):

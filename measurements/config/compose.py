@@ -58,6 +58,9 @@ class _Service:
         if isinstance(image, ScalarNode):
             written = redact(self._expand(trace(self.source, image)).value)
             self.survey.images.append((written, self.source.place(image.start_mark.index), self.scope))
+        if (base := get(self.node, "extends")) is not None:
+            self.survey.warn(self.source.place(base.start_mark.index),
+                             "what a service takes by extends is not read: name it in the service itself")
         self._env_files()
         environment = get(self.node, "environment")
         if isinstance(environment, SequenceNode):
@@ -75,9 +78,10 @@ class _Service:
             path = get(item, "path") if isinstance(item, MappingNode) else item
             if isinstance(path, ScalarNode):
                 optional = text_of(get(item, "required")).lower() == "false"
+                raw = text_of(get(item, "format")) == "raw"
                 read_beside(self.source, self._expand(trace(self.source, path)).value,
                             self.source.line(path.start_mark.index), self.survey, self.inside, self.scope,
-                            reader="compose", optional=optional)
+                            reader="compose with format: raw" if raw else "compose", optional=optional)
 
     def _env_list(self, node: SequenceNode) -> None:
         items = list(scalars(node))

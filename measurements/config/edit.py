@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from measurements.config.detect import dialect
+from measurements.config.env import beside
 from measurements.config.file import ODD
 from measurements.config.found import Found, Survey
 from measurements.config.mapping import Mapped
 from measurements.config.read import again
 from measurements.config.secrets import SECRET, redact
 from measurements.config.trace import Stretch
+from measurements.config.uses import holder, mentions
 from measurements.records import ConfigReading, Setting
 
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9_.:/\-]+")
@@ -23,10 +26,14 @@ _DEFAULT_OF: Final = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*):?[-=][\"']?$", re.A
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """``texts`` holds the new text of every changed file; ``refused`` each knob left as it is, and why."""
+    """``texts`` holds the new text of every changed file; ``refused`` each knob left as it is, and why.
+
+    ``notes`` say of variables that no file held before that something must take them.
+    """
 
     texts: dict[str, str] = field(default_factory=dict)
     refused: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class _RefusedError(Exception):
@@ -44,14 +51,14 @@ class _Splice:
 
 
 def edit(reading: ConfigReading, mapped: Mapped, changes: Mapping[str, str | None], *,
-         spelling: Mapping[str, str], strict: bool = False) -> Edit:
+         spelling: Mapping[str, str]) -> Edit:
     """Change the knobs of ``mapped`` in the files of ``reading``: a new value each, or None to remove it.
 
     A knob that is set is changed where its value stands. One that is not is added behind the last knob that
     is, in the same style: as its flag, or as the file's prefix and its UPPER_SNAKE name in ``spelling``. Each
-    change is read again, and refused unless it gave exactly that change. ``strict`` also refuses what is right only
-    if nothing else decides when the server starts: a key set twice in one file, the default of a ``${NAME:-1}``, and
-    quotes or a comment beside a value in a file whose reader takes them literally. Raises nothing.
+    change is read again, and refused unless it gave exactly that change. So is what is right only if nothing else
+    decides when the server starts (a knob set twice, a default, an ``if``, what the file's own reader takes literally),
+    and what would change something besides: a variable or an anchor that is used elsewhere too. Raises nothing.
     """
     before = again(reading.text)
     gone = {knob for knob, value in changes.items() if value is None}
@@ -60,14 +67,17 @@ def edit(reading: ConfigReading, mapped: Mapped, changes: Mapping[str, str | Non
     for knob, value in changes.items():
         try:
             splices = accepted + (_remove(before, mapped, knob) if value is None else
-                                  _set(before, mapped, knob, value, spelling, gone, strict))
+                                  _set(before, mapped, knob, value, spelling, gone))
             _check(before, splices, reading.text, mapped)
         except _RefusedError as why:
             refused.append((knob, str(why)))
         else:
             accepted = splices
     texts = _apply(reading.text, accepted)
-    return Edit({file: text for file, text in texts.items() if text != reading.text[file]}, tuple(refused))
+    notes = [f"{splice.key} is new in {splice.stretch.source.file}: see that what starts the server takes it"
+             for splice in accepted if splice.key is not None and not splice.key.startswith("--")]
+    return Edit({file: text for file, text in texts.items() if text != reading.text[file]}, tuple(refused),
+                tuple(notes))
 
 
 def unified_diff(reading: ConfigReading, edit: Edit) -> str:
@@ -102,7 +112,7 @@ def _without_secrets(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _set(before: Survey, mapped: Mapped, knob: str, value: str, spelling: Mapping[str, str],
-         gone: set[str], strict: bool) -> list[_Splice]:
+         gone: set[str]) -> list[_Splice]:
     if _SIMPLE.fullmatch(value) is None:
         raise _RefusedError("the new value would need quotes: write it by hand")
     setting = mapped.knobs.get(knob)
@@ -118,56 +128,82 @@ def _set(before: Survey, mapped: Mapped, knob: str, value: str, spelling: Mappin
         raise _RefusedError(f"the value of {setting.key} at {setting.place} is put together from other text: "
                             "write it out there")
     found = _find(before, setting)
-    for other in before.found:
-        if _span(other.setting) == _span(setting) and not _only_feeds(other.setting, setting, mapped, knob):
-            raise _RefusedError(f"{setting.place} also sets {other.setting.key}"
-                                + (f" of {other.setting.scope}" if other.setting.scope else "")
-                                + ": give each a value of its own")
     stretch = Stretch(before.sources[setting.place.file], *setting.span)
-    if strict:
-        _demand_plain(before, mapped, knob, setting, stretch)
+    _demand_only_one(mapped, knob, setting)
+    _demand_sure(before, setting, stretch)
+    _demand_unused(before, mapped, knob, setting, stretch)
     return [_Splice(stretch, found.write(value), value)]
 
 
-def _demand_plain(before: Survey, mapped: Mapped, knob: str, setting: Setting, stretch: Stretch) -> None:
-    """Raises _RefusedError where what the server gets hangs on more than the characters of the value."""
-    source, start, end = stretch
+def _demand_only_one(mapped: Mapped, knob: str, setting: Setting) -> None:
+    """Raises _RefusedError where the knob has another setting that may count instead of this one."""
     for other in mapped.shadowed.get(knob, ()):
-        same = (other.key, other.style, other.place.file) == (setting.key, setting.style, setting.place.file)
-        if same and other.span != setting.span:
+        if other.style != setting.style or other.span == setting.span:
+            continue
+        if other.key != setting.key:
+            raise _RefusedError(f"{other.key} at {other.place} and {setting.key} at {setting.place} mean the same: "
+                                "keep one of them")
+        if other.place.file == setting.place.file:
             raise _RefusedError(f"{setting.key} is set twice, at {other.place} and at {setting.place}: keep one of "
                                 "them")
-    line_start, line_end = source.line_start(start), source.line_end(end)
-    for used in before.found:
-        key = used.setting.key
-        if key == setting.key or _span(used.setting) != _span(setting):
+
+
+def _demand_unused(before: Survey, mapped: Mapped, knob: str, setting: Setting, stretch: Stretch) -> None:
+    """Raises _RefusedError where something else takes the value too."""
+    own = {(known.key, known.style) for known in (setting, *mapped.shadowed.get(knob, ()))}
+    names, taken = set[str](), 0
+    for found in before.found:
+        other = found.setting
+        if _span(other) != _span(setting):
             continue
-        # the variable that is assigned right here may feed this knob, and nothing else
-        if re.search(rf"(?<![\w-]){re.escape(key)}[=\s:]*[\"']?$", source.text[line_start:start]) is None:
-            raise _RefusedError(f"{setting.place} also sets {key}: give each a value of its own")
+        holds = other.direct and other.style == "env" and other not in mapped.knobs.values()
+        mine = holds or (other.key, other.style) in own
+        if not mine or other.scope not in ("", setting.scope, mapped.scope):
+            raise _RefusedError(f"{setting.place} also sets {other.key}"
+                                + (f" of {other.scope}" if other.scope else "") + ": give each a value of its own")
+        if other.direct and other.style == "env":
+            names.add(other.key)
+        taken += not other.direct
+    if not names and not setting.direct and (name := holder(stretch)) is not None:
+        names.add(name)  # a file that only feeds another, as .env does compose
+    for name in names:
+        found_at = [str(place) for place in mentions(before.sources.values(), name, stretch)]
+        if len(found_at) > taken:
+            raise _RefusedError(f"{name} at {setting.place} feeds more than {knob}: it is taken or set at "
+                                f"{', '.join(dict.fromkeys(found_at))}; write the value where {knob} is set, or change "
+                                "it by hand")
+    if dialect(stretch.source) == "yaml":
+        from measurements.config.nodes import ways_to  # yaml is slow to import and seldom needed
+
+        if ways_to(stretch.source, stretch.start) > 1:
+            raise _RefusedError(f"{setting.place} stands behind an anchor that is used elsewhere too: write the value "
+                                "out where it is meant")
+
+
+def _demand_sure(before: Survey, setting: Setting, stretch: Stretch) -> None:
+    """Raises _RefusedError where what the server gets hangs on more than the characters of the value."""
+    source, start, end = stretch
+    if any(part.source is source and part.start <= start and end <= part.end for part in before.doubtful):
+        raise _RefusedError(f"{setting.place} stands in an if or a case, or behind && or ||: what counts is decided "
+                            "when the script runs; write the value where it always counts")
+    line_start = source.line_start(start)
     default = _DEFAULT_OF.search(source.text, line_start, start)
     if default is not None:
         name = default["name"]
         raise _RefusedError(f"{setting.place} is the default of ${{{name}}}: what {name} holds when the server starts "
                             f"counts before it; write the value plainly, or set {name}")
+    if dialect(source) != "env":
+        return
     readers = before.readers.get(source.file, set())
-    quoted = source.text[start - 1:start] in ("'", '"') and start > line_start
-    tail = source.text[end + quoted:line_end].strip()
+    above = source.text[source.line_start(line_start - 1):line_start].strip() if line_start else ""
+    if above.endswith("\\") and (above[0] not in "#;" or "systemd" in readers):  # systemd also goes on in comments
+        raise _RefusedError(f"{setting.place} follows a line that ends in a backslash: some readers take both for one "
+                            "line; end that line otherwise")
     for reader in sorted(readers):
-        if (reader == "docker run --env-file" and (quoted or tail)) or (reader == "systemd" and tail):
-            what = "quotes" if quoted and not tail else "a comment behind the value"
-            raise _RefusedError(f"{setting.place} has {what}, which {reader} takes for a part of it: "
-                                f"write {setting.key}={setting.value} and nothing more on the line")
-
-
-def _only_feeds(other: Setting, setting: Setting, mapped: Mapped, knob: str) -> bool:
-    """Whether a setting with the same characters for its value is this one, or the variable behind it."""
-    if other.scope not in ("", setting.scope, mapped.scope):
-        return False
-    if (other.key, other.style) == (setting.key, setting.style):
-        return True
-    others = [known for name, known in mapped.knobs.items() if name != knob]
-    return other.style == "env" and other not in others
+        for what, misread in beside(source, start, end).items():
+            if reader in misread:
+                raise _RefusedError(f"{setting.place} has {what}, which {reader} {misread[reader]}: "
+                                    f"write {setting.key}={setting.value} and nothing more on the line")
 
 
 def _span(setting: Setting) -> tuple[str, tuple[int, int]] | None:
@@ -242,20 +278,26 @@ def _check(before: Survey, splices: list[_Splice], texts: Mapping[str, str], map
                 raise _RefusedError(f"{setting.place} also counts for {setting.scope}")
             continue
         at = None if setting.span is None else (setting.place.file, *setting.span)
-        expected.append(_row(setting, values.get(at, setting.value) if at else setting.value))
+        expected.append((_row(setting, values.get(at, setting.value) if at else setting.value), setting))
     after = again(_apply(texts, splices))
     missing = set(added)
     position = 0
     for found in after.found:
         row = _row(found.setting, found.setting.value)
-        if position < len(expected) and row == expected[position]:
+        if position < len(expected) and row == expected[position][0]:
             position += 1
         elif (row[0], row[1]) in added and row[3] in ("", mapped.scope):
             missing.discard((row[0], row[1]))
         else:
-            raise _RefusedError("it would change another setting too")
-    if position < len(expected) or missing:
-        raise _RefusedError("it would change another setting too")
+            raise _other(expected[position][1] if position < len(expected) else found.setting)
+    if position < len(expected):
+        raise _other(expected[position][1])
+    if missing:
+        raise _RefusedError("what is added there would not be read: write it by hand")
+
+
+def _other(setting: Setting) -> _RefusedError:
+    return _RefusedError(f"it would change {setting.key} at {setting.place} too: write both by hand")
 
 
 def _stretch(stretch: Stretch) -> tuple[str, int, int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Final
 
-from measurements.config.found import Found, Survey
+from measurements.config.found import EnvReader, Found, Survey
 from measurements.config.trace import Source, Stretch, Traced
 from measurements.config.words import Lexer, Variables
 from measurements.records import ReadError
@@ -13,6 +14,7 @@ from measurements.records import ReadError
 LINE = re.compile(r"[ \t\ufeff]*(?P<export>export[ \t]+)?(?P<key>[A-Za-z_][A-Za-z0-9_.\-]*)[ \t]*=[ \t]*")
 _BARE_KEY = re.compile(r"\s*(?:export[ \t]+)?[A-Za-z_][A-Za-z0-9_.\-]*\s*")
 _COMMENT = re.compile(r"(?:^|\s)#")
+_LITERAL: Final[tuple[EnvReader, ...]] = ("docker run --env-file", "compose with format: raw")
 _ESCAPE = re.compile(r"\\([\"\\$`])")
 
 
@@ -36,8 +38,8 @@ def _read_line(source: Source, start: int, end: int, following: int, survey: Sur
         return
     match = LINE.match(text, start, end)
     if match is None:
-        survey.warn(source.place(start), "not read, because it has no value: write KEY=value"
-                    if _BARE_KEY.fullmatch(line) else "not read, because it is not KEY=value")
+        survey.warn(source.place(start), "not read, because it has no value: write NAME=value"
+                    if _BARE_KEY.fullmatch(line) else "not read, because it is not NAME=value")
         return
     key = match["key"]
     place = source.place(match.start("key"))
@@ -49,10 +51,29 @@ def _read_line(source: Source, start: int, end: int, following: int, survey: Sur
     if text.startswith("\ufeff", start):
         whole = Stretch(source, start + 1, whole.end)
     variables.values[key] = value
+    if line.endswith("\\"):
+        survey.warn(place, "ends in a backslash: some readers take the next line for a part of this one")
     survey.add(Found(
         survey.setting(key, value, Stretch(source, match.end(), end), "env", scope, place=place),
         whole, Stretch(source, end, end),
         _sibling(source.newline(start) + text[start:match.start("key")].lstrip("\ufeff"))))
+
+
+def beside(source: Source, start: int, end: int) -> dict[str, dict[EnvReader, str]]:
+    """What stands beside the value at ``start`` to ``end`` on its line, and what readers make of it that is no more
+    than NAME=value to others."""
+    text, first, last = source.text, source.line_start(start), source.line_end(end)
+    quoted = start > first and text[start - 1] in "'\""
+    part, nothing = "takes for a part of it", "does not read"
+    found: dict[str, dict[EnvReader, str]] = {}
+    if quoted:
+        found["quotes"] = dict.fromkeys(_LITERAL, part)
+    if text[end + quoted:last].strip():
+        found["a comment behind the value"] = dict.fromkeys((*_LITERAL, "systemd"), part)
+    match = LINE.match(text, first, last)
+    if match is not None and match["export"]:
+        found["export before it"] = dict.fromkeys(("docker run --env-file", "systemd"), nothing)
+    return found
 
 
 def _sibling(lead: str) -> Callable[[str, str], str]:

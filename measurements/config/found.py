@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -17,7 +18,7 @@ _MOST_WARNINGS: Final = 100
 
 
 #: Who reads an env file that another file names: they differ in quotes and comments.
-EnvReader = Literal["a shell", "docker run --env-file", "systemd", "compose"]
+EnvReader = Literal["a shell", "docker run --env-file", "systemd", "compose", "compose with format: raw"]
 
 
 def as_is(value: str) -> str:
@@ -47,7 +48,8 @@ class Survey:
 
     ``hidden`` are the stretches that hold secrets; ``images`` carry the scope they belong to; ``included``
     names the files whose settings were read because another names them, ``readers`` who reads each of these when the
-    server starts; ``here`` is where text stands whose characters cannot be placed one by one.
+    server starts; ``doubtful`` are assignments that a script makes under a condition; ``parts`` hold what each kind of
+    entry of a unit gave; ``here`` is where text stands whose characters cannot be placed one by one.
     """
 
     fetch: Callable[[str], str | None]
@@ -58,6 +60,8 @@ class Survey:
     sources: dict[str, Source] = field(default_factory=dict)
     included: set[str] = field(default_factory=set)
     readers: dict[str, set[EnvReader]] = field(default_factory=dict)
+    doubtful: list[Stretch] = field(default_factory=list)
+    parts: dict[str, list[Found]] = field(default_factory=dict)
     here: Place | None = None
 
     def know(self, source: Source) -> None:
@@ -91,11 +95,12 @@ class Survey:
         span = value.span()
         if span is None:
             return Setting(shown, value.value, place, style, None, scope)
-        if home is None or home.source is not span.source or not home.start <= span.start <= home.end:
+        direct = home is not None and home.source is span.source and home.start <= span.start <= home.end
+        if not direct:
             place = span.source.place(span.start)
         elif place.file != span.source.file:
             return Setting(shown, value.value, place, style, None, scope)
-        return Setting(shown, value.value, place, style, (span.start, span.end), scope)
+        return Setting(shown, value.value, place, style, (span.start, span.end), scope, direct=direct)
 
     def hide(self, value: Traced) -> None:
         """Remember that ``value`` is a secret, wherever it stands."""
@@ -108,6 +113,18 @@ class Survey:
             raise ReadError(f"more than {_MOST_SETTINGS:,} settings: name the file of one server",
                             file=found.setting.place.file)
         self.found.append(found)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """What is found meanwhile may be taken back by this name."""
+        known = len(self.found)
+        yield
+        self.parts.setdefault(name, []).extend(self.found[known:])
+
+    def take_back(self, name: str) -> None:
+        """Forget what was found as this part."""
+        gone = {id(item) for item in self.parts.pop(name, [])}
+        self.found = [item for item in self.found if id(item) not in gone]
 
     def beside(self, file: str, written: str) -> Source | None:
         """The file that ``file`` names as ``written``, relative to itself; None when it is not there."""

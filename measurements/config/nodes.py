@@ -98,6 +98,26 @@ def outer(source: Source, node: Node) -> Stretch:
     return Stretch(source, start, end)
 
 
+def ways_to(source: Source, offset: int) -> int:
+    """How many places of the document take the scalar at ``offset``: more than one where an anchor is used again.
+
+    Keys of compose that begin with ``x-`` only keep text to be used elsewhere.
+    """
+    counts: dict[int, int] = {}
+
+    def ways(node: Node, top: bool) -> int:
+        if isinstance(node, ScalarNode):
+            return int(node.start_mark.index <= offset < max(node.end_mark.index, node.start_mark.index + 1))
+        if id(node) not in counts:
+            counts[id(node)] = 0  # what holds itself leads nowhere
+            counts[id(node)] = sum(
+                ways(item, False) if isinstance(item, Node) else ways(item[0], False) + ways(item[1], False)
+                for item in node.value if not (top and isinstance(item, tuple) and text_of(item[0]).startswith("x-")))
+        return counts[id(node)]
+
+    return sum(ways(root, True) for root in documents(source))
+
+
 def trace(source: Source, node: ScalarNode) -> Traced:
     """A scalar's value with the place of its characters, as far as they stand in the file as such."""
     _, start, end = outer(source, node)

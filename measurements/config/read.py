@@ -85,7 +85,7 @@ def _read_strictly(source: Source, out: Survey) -> None:
         raise ReadError(error.message, file=error.file or source.file, line=error.line,
                         kind=error.kind) from None
     if len(out.found) + len(out.images) == before:
-        raise ReadError("no setting in this file: it should hold KEY=value lines or --flags, as an env file, "
+        raise ReadError("no setting in this file: it should hold NAME=value lines or --flags, as an env file, "
                         "a script, a unit, or a compose or Kubernetes file", file=source.file)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from measurements.config.detect import dialect
-from measurements.config.env import read_env
+from measurements.config.env import beside, read_env
 from measurements.config.flags import Joint, Spaced, find_flags, has_long_flag, is_flag
 from measurements.config.found import EnvReader, Found, Survey
 from measurements.config.secrets import redact
@@ -18,6 +19,7 @@ from measurements.records import Place
 
 _RESERVED: Final = frozenset(
     ("if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}"))
+_OPENS: Final = {"if": 1, "case": 1, "fi": -1, "esac": -1}
 _DECLARES: Final = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _WRAPPERS: Final = frozenset({"exec", "command", "nohup", "sudo", "env", "time", "nice", "ionice"})
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
@@ -61,33 +63,54 @@ def read_argv(words: list[Word], joint: Joint, survey: Survey, variables: Variab
 def _read(script: _Script, text: Traced, scope: str) -> None:
     words, bare = list[Word](), list[Word]()
     starting, skip = True, False  # whether an assignment may still come; whether the next word is a file
+    deep, chained = 0, False  # in how many ifs and cases; whether behind && or ||
     for token in Lexer(text, script.variables).tokens():
         if isinstance(token, Operator):
             skip = token.redirects
             if not skip:
                 _finish(script, words, bare, scope)
                 words, starting = [], True
+                chained = token.text in ("&&", "||") or (chained and token.text not in ("\n", ";", "&", ";;"))
         elif skip:
             skip = False
         elif isinstance(token, Array):
             _keep_array(script, token)
-        elif not words and starting and str(token) in _RESERVED:
-            continue
-        elif (not words or str(words[0]) in _DECLARES) and (assigned := assignment(token)) is not None:
-            _assign(script, token, *assigned, scope)
+            if deep or chained:
+                _doubt(script, token.name, token.words)
         else:
-            words.append(token)
+            if not words:
+                deep = max(deep + _OPENS.get(str(token), 0), 0)
+            if not words and starting and str(token) in _RESERVED:
+                continue
+            if (not words or str(words[0]) in _DECLARES) and (assigned := assignment(token)) is not None:
+                _assign(script, token, *assigned, scope)
+                if deep or chained:
+                    _doubt(script, assigned[0], [token])
+            else:
+                words.append(token)
         for name, value in script.variables.defaulted:
             _add_variable(script, name, value, scope)
         script.variables.defaulted.clear()
     _finish(script, words, bare, scope)
-    if bare:
+    if bare and script.scopes:
+        at = script.survey.where(bare[0].value, bare[0].written) or script.source.place(0)
+        script.survey.warn(at, "flags without a program before them are not read: a comment or a missing backslash "
+                               "ends the command above them")
+    elif bare:
         _command(script, bare, Spaced(bare), scope)
     for name, inside in script.arrays.items():
         if name not in script.variables.used and has_long_flag(inside):
             find_flags(inside, 0, Spaced(inside), script.survey, scope)
     for secret in script.variables.secrets:
         script.survey.hide(secret)
+
+
+def _doubt(script: _Script, name: str, words: Sequence[Word]) -> None:
+    """An assignment that only happens under a condition: read as if it held, and said so."""
+    script.survey.doubtful += [word.written for word in words if word.written is not None]
+    place = next((at for word in words if (at := script.survey.where(word.value, word.written))), None)
+    if place is not None and script.depth == 0:
+        script.survey.warn(place, f"{name} is set under a condition: read as if that held")
 
 
 def _finish(script: _Script, words: list[Word], bare: list[Word], scope: str) -> None:
@@ -155,7 +178,12 @@ def read_beside(source: Source, written: str, line: int, survey: Survey, variabl
     else:
         survey.included.add(named.file)
         survey.readers.setdefault(named.file, set()).add(reader)
+        known = len(survey.found)
         read_env(named, survey, variables, scope)
+        for setting in (found.setting for found in survey.found[known:]):
+            for what, misread in beside(named, *setting.span).items() if setting.span and setting.direct else ():
+                if reader in misread:
+                    survey.warn(setting.place, f"{setting.key} has {what}, which {reader} {misread[reader]}")
 
 
 def _program(words: list[Word]) -> int:

@@ -15,6 +15,7 @@ from measurements.config.trace import Piece, Source, Stretch, Traced
 from measurements.config.words import Lexer, Variables, Word
 
 _SECTION: Final = re.compile(r"\[([^\]]*)\]")
+_SETS: Final = re.compile(r"(?<!\S)(?:-e|--env)")
 _ENTRY: Final = re.compile(r"[ \t\ufeff]*(?P<key>[A-Za-z]+)[ \t]*=[ \t]*")
 
 
@@ -36,22 +37,28 @@ def read_systemd(source: Source, survey: Survey) -> None:
     quote without its end.
     """
     kept: dict[str, list[Entry]] = {"Environment": [], "EnvironmentFile": [], "ExecStart": [], "Exec": [],
-                                     "Image": [], "ContainerName": []}
+                                     "Image": [], "ContainerName": [], "PodmanArgs": []}
     for entry in entries(source):
         if entry.key in kept:
             if entry.value.value.strip():
                 kept[entry.key].append(entry)
             else:
                 kept[entry.key].clear()
+                survey.take_back(entry.key)  # of a unit that this file is a drop-in of
     variables = Variables()
     for entry in kept["Environment"]:
-        _environment(source, entry, survey, variables)
+        with survey.part(entry.key):
+            _environment(source, entry, survey, variables)
     for entry in kept["EnvironmentFile"]:
         # What such a file sets overrides Environment=, wherever it stands, so it is read after it.
         written = entry.value.value.strip().strip("\"'")
-        read_beside(source, written.removeprefix("-"), source.line(entry.start), survey, variables, "",
-                    reader="systemd" if entry.section == "Service" else "docker run --env-file",
-                    optional=written.startswith("-"))
+        with survey.part(entry.key):
+            read_beside(source, written.removeprefix("-"), source.line(entry.start), survey, variables, "",
+                        reader="systemd" if entry.section == "Service" else "docker run --env-file",
+                        optional=written.startswith("-"))
+    for entry in kept["PodmanArgs"]:
+        if _SETS.search(entry.value.value):
+            survey.warn(source.place(entry.start), "what PodmanArgs= sets is not read: write Environment= or Exec=")
     for entry in kept["Image"][-1:]:
         survey.images.append((redact(entry.value.value.strip()), source.place(entry.start), ""))
     for entry in kept["ExecStart"] + kept["Exec"][-1:]:
@@ -60,8 +67,9 @@ def read_systemd(source: Source, survey: Survey) -> None:
             value = value.cut(len(value.value) - len(value.value.lstrip("-@:+!|")), len(value.value))
         words = Lexer(value, variables, operators=False).words()
         if words:
-            read_argv(words, Spaced(words), survey, variables, source, "" if len(kept["ExecStart"]) < 2 else
-                      f"ExecStart@{source.line(entry.start)}")
+            with survey.part(entry.key):
+                read_argv(words, Spaced(words), survey, variables, source, "" if len(kept["ExecStart"]) < 2 else
+                          f"ExecStart@{source.line(entry.start)}")
 
 
 def entries(source: Source) -> Iterator[Entry]:
@@ -96,7 +104,7 @@ def _environment(source: Source, entry: Entry, survey: Survey, variables: Variab
         key, equals, _ = str(word).partition("=")
         place = word.value.where(0)
         if not equals or place is None:
-            survey.warn(source.place(entry.start), "not read, because it is not KEY=value")
+            survey.warn(source.place(entry.start), "not read, because it is not NAME=value")
             continue
         value = word.value.cut(len(key) + 1, len(str(word)))
         variables.values[key] = value

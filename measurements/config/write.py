@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -68,13 +68,15 @@ class _Plan:
     mode: os.stat_result
 
 
-def write_files(old: Mapping[str, str], new: Mapping[str, str], now: datetime) -> Written:
+def write_files(old: Mapping[str, str], new: Mapping[str, str], now: datetime,
+                just_before: Callable[[], object] = lambda: None) -> Written:
     """Replaces each file of ``new`` by its text there, where it still holds that of ``old``.
 
     A symlink stays and its target is replaced; mode, owner and extended attributes are kept where that is allowed. All
     files are checked, and all copies and backups (``NAME.shapewright-YYYYmmddTHHMMSS.bak``, never over another file)
-    written, before the first is replaced; what was replaced is put back where a later one fails. Raises ReadError, of
-    kind ``usage``, saying which file, why, and what would be right, and that nothing was changed, or what was.
+    written, before the first is replaced; what was replaced is put back where a later one fails. ``just_before`` is
+    called when nothing is left but to replace them. Raises ReadError, of kind ``usage``, saying which file, why, and
+    what would be right, and that nothing was changed, or what was.
     """
     plans = [_plan(file, encode(old[file]), encode(text)) for file, text in new.items()]
     seen: dict[str, str] = {}
@@ -88,7 +90,10 @@ def write_files(old: Mapping[str, str], new: Mapping[str, str], now: datetime) -
     try:
         for plan in plans:
             copies.append(_copy(plan, out.notes))
-            backups.append(_backup(plan, now))
+            backups.append(_backup(plan, now, out.notes))
+        for plan in plans:
+            _compare(plan)
+        just_before()
         for plan, copy, backup in zip(plans, copies, backups, strict=True):
             _compare(plan)
             os.replace(copy, plan.target)
@@ -183,8 +188,9 @@ def _keep(plan: _Plan, copy: str, notes: list[str]) -> None:
             os.chown(copy, plan.mode.st_uid, plan.mode.st_gid)
             os.chmod(copy, stat.S_IMODE(plan.mode.st_mode))  # a change of owner takes special bits away
         except OSError:
-            notes.append(f"{plan.file} belonged to user {plan.mode.st_uid}, group {plan.mode.st_gid}, and now to "
-                         f"{made.st_uid}, {made.st_gid}: only root can give files away")
+            note = (f"{plan.file} belonged to user {plan.mode.st_uid}, group {plan.mode.st_gid}, and now to "
+                    f"{made.st_uid}, {made.st_gid}: only root can give files away")
+            notes += [note] if note not in notes else []
     if hasattr(os, "listxattr"):
         with suppress(OSError):
             for attribute in os.listxattr(plan.target):
@@ -192,8 +198,10 @@ def _keep(plan: _Plan, copy: str, notes: list[str]) -> None:
                     os.setxattr(copy, attribute, os.getxattr(plan.target, attribute))
 
 
-def _backup(plan: _Plan, now: datetime) -> str:
-    return _numbered(plan, plan.old, f"{plan.target}.{_SUFFIX}-{now:%Y%m%dT%H%M%S}", ".bak")
+def _backup(plan: _Plan, now: datetime, notes: list[str]) -> str:
+    backup = _numbered(plan, plan.old, f"{plan.target}.{_SUFFIX}-{now:%Y%m%dT%H%M%S}", ".bak")
+    _keep(plan, backup, notes)
+    return backup
 
 
 def _beside(plan: _Plan, backup: str) -> str:

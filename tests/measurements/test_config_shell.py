@@ -126,3 +126,16 @@ def test_variables_that_expand_without_end_are_refused(tmp_path: Path) -> None:
     lines = ["A0=0123456789"] + [f"A{i}=$A{i - 1}$A{i - 1}$A{i - 1}$A{i - 1}" for i in range(1, 40)]
     with pytest.raises(ReadError, match="without end"):
         read(tmp_path, "\n".join([*lines, "radiance --tp $A39"]), "s.sh")
+
+
+def test_flags_behind_a_command_that_has_ended_are_not_its_own(tmp_path: Path) -> None:
+    reading = read(tmp_path, "radiance --tp 2 \\\n# --ctx 9 \\\n  --max-num-seqs 4\n", "x.sh")
+    assert values(reading) == {"--tp": "2"}
+    assert ":3: flags without a program before them are not read" in reading.warnings[0]
+
+
+def test_what_is_set_under_a_condition_is_told(tmp_path: Path) -> None:
+    text = "#!/bin/sh\nif x; then\n  N=1\nfi\n[ -f y ] || M=2\nK=3\nr --tp $N --ctx $M --max-tok $K\n"
+    reading = read(tmp_path, text, "x.sh")
+    assert [warning.partition(":")[2] for warning in reading.warnings] == [
+        f"{line}: {name} is set under a condition: read as if that held" for line, name in ((3, "N"), (5, "M"))]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from measurements.config import read_config
 from tests.measurements.config_files import check_spans, one, read, values, written
 
 UNIT = """\
@@ -60,3 +61,17 @@ def test_a_unit_that_starts_a_container(tmp_path: Path) -> None:
     reading = read(tmp_path, "[Service]\nExecStart=/usr/bin/podman run --rm -e H_CTX=1 hal:1 --tp 2\n")
     assert values(reading) == {"H_CTX": "1", "--tp": "2"}
     assert reading.images[0][0] == "hal:1"
+
+
+def test_a_drop_in_takes_back_what_the_unit_set(tmp_path: Path) -> None:
+    (tmp_path / "a.service").write_text("[Service]\nEnvironment=H_CTX=1\nExecStart=x --tp 1 --max-num-seqs 8\n")
+    (tmp_path / "b.conf").write_text("[Service]\nExecStart=\nExecStart=x --tp 2\n")
+    assert values(read_config([tmp_path / "a.service", tmp_path / "b.conf"])) == {"H_CTX": "1", "--tp": "2"}
+
+
+def test_what_is_not_read_of_a_unit_is_told(tmp_path: Path) -> None:
+    reading = read(tmp_path, "[Container]\nImage=i\nPodmanArgs=--env H_CTX=1 --memory 4g\nExec=--tp 2\n", "a.container")
+    assert ":3: what PodmanArgs= sets is not read" in reading.warnings[0]
+    reading = read(tmp_path, "[Service]\nEnvironmentFile=e.env\nExecStart=x --tp 2\n", "a.service",
+                   e_env="export H_CTX=1\n")
+    assert "e.env:1: H_CTX has export before it, which systemd does not read" in reading.warnings[0]

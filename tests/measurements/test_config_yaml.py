@@ -190,3 +190,9 @@ def test_deep_nesting_is_refused(tmp_path: Path) -> None:
 def test_yaml_is_only_imported_for_yaml() -> None:
     code = "import sys, measurements.config; sys.exit('yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_a_service_extends_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    text = "services:\n  a:\n    environment: [MY_TP=2]\n    extends: {file: b.yml, service: b}\n"
+    reading = read(tmp_path, text, "c.yml")
+    assert ":4: what a service takes by extends is not read" in reading.warnings[0]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,8 @@ import optimizer.apply
 from measurements.config.write import Written, write_files
 from measurements.history import read_history
 from measurements.records import ReadError
+from measurements.site import load, read_site
+from optimizer.apply import carry_out, plan_of_values
 from optimizer.schema import schema
 from tests.optimizer.servers import (
     DERIVED,
@@ -35,6 +41,7 @@ from tests.optimizer.servers import (
 )
 from tests.optimizer.test_schema import valid
 
+NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 Capture = pytest.CaptureFixture[str]
 
 
@@ -118,6 +125,16 @@ def test_a_shape_as_it_is_may_be_put_on_record(tmp_path: Path, capsys: Capture) 
     after = listing(tmp_path)
     assert set(after) - set(before) == {"shapewright-history.jsonl"}
     assert len(recorded(tmp_path)) == 1
+    out = ask(capsys, "apply", str(site), "--to", "host_reserve_gib=20", "--write").out
+    assert "the files already have this shape; what its next boot must print is put on record" in out
+
+
+def test_what_the_files_did_not_hold_must_be_taken_by_something(tmp_path: Path, capsys: Capture) -> None:
+    site = site_of(tmp_path, STATED)
+    note = f"FRANK_ARCHON_GPU_HEADROOM_MIB is new in {tmp_path / 'frank.env'}: see that what starts the server takes it"
+    assert note in applied(capsys, str(site), "--to", "gpu_headroom_mib=64").document["warnings"]
+    proposed = ask(capsys, "propose", str(site), "--goal", "slab", "--given", "gpu_headroom_mib=64", "--json").document
+    assert note in proposed["warnings"]
 
 
 def test_what_moves_along_moves_with_spelled_values_too(tmp_path: Path, capsys: Capture) -> None:
@@ -183,6 +200,11 @@ def test_a_guess_is_refused_and_nothing_written(tmp_path: Path, capsys: Capture,
     assert why in said.err
     assert "frank.env:" in said.err
     assert listing(tmp_path) == before
+    asked = (str(site), "--goal", "slab", "--given", "max_num_seqs=3")
+    proposed, document = ask(capsys, "propose", *asked, "--json").document, applied(capsys, *asked).document
+    assert proposed["diff"] == document["diff"] != ""
+    assert proposed["refused"] == document["refused"] != []
+    assert "The diff alone is another shape" in ask(capsys, "propose", *asked).out
 
 
 def test_a_file_that_changes_meanwhile_is_left_alone(tmp_path: Path, capsys: Capture,
@@ -217,7 +239,7 @@ def test_no_record_no_change(tmp_path: Path, capsys: Capture, monkeypatch: pytes
     monkeypatch.setattr("measurements.history.Writer.append", full)
     said = ask(capsys, "apply", str(site), "--goal", "slab", "--write")
     assert said.code == 2
-    assert "did not arrive whole; your files are as they were" in said.err
+    assert "did not arrive whole; nothing was changed" in said.err
     after = listing(tmp_path)
     assert after.pop("shapewright-history.jsonl") == b""
     assert after == before
@@ -260,7 +282,14 @@ def test_a_question_that_nothing_answers(tmp_path: Path, capsys: Capture) -> Non
     (["--to", "max_num_seqs=2", "--goal", "slab"], "leave out --goal"),
     (["--to", "max_num_seqs=two"], "not a whole number"),
     (["--to", "max_seqs=2"], "its knobs:"),
-    (["--to", "model=x"], "no value that can be predicted"),
+    (["--to", "model=x"], "nothing here tells what it does to memory"),
+    (["--to", "embedding_placement=ram"], "nothing here tells what it does to memory"),
+    (["--to", "checkpoint_slots=auto"], "write the number"),
+    ([], "--to KNOB=VALUE, or --goal GOAL"),
+    (["--given", "max_num_seqs=2"], "--to KNOB=VALUE, or --goal GOAL"),
+    (["--to", "tp=1"], "ask with --set tp=N"),
+    (["--goal", "slab", "--given", "tp=1"], "ask with --set tp=N"),
+    (["--goal", "slab", "--at-most", "tp=1"], "ask with --set tp=N"),
     (["--goal", "fame"], "its goals:"),
 ])
 def test_wrong_words(tmp_path: Path, capsys: Capture, words: list[str], right: str) -> None:
@@ -314,6 +343,56 @@ def test_two_files_are_written_both(tmp_path: Path, capsys: Capture, monkeypatch
     assert len(applied(capsys, *words).document["files"]) == 2
     assert "MAX_SEQS=3" in (tmp_path / "a.env").read_text(encoding="utf-8")
     assert "KV_MIB=6900" in (tmp_path / "b.env").read_text(encoding="utf-8")
+
+
+def test_a_kill_leaves_whole_files_and_none_without_its_record(tmp_path: Path) -> None:
+    """Killed at every call that touches the disk, one after the other."""
+    first, second = pair_env(22_208, 6_912, 4, 200_000)["frank.env"].split("# sizing\n")
+    server = with_config(STATED, {"a.env": first + "FRANK_ARCHON_MAX_SEQS=4\n",
+                                  "b.env": second.replace("FRANK_ARCHON_MAX_SEQS=4\n", "")})
+    values = {"max_num_seqs": "3", "vram_kv_mib": "6900"}
+    seen, calls = set(), 0
+    while True:
+        folder = tmp_path / str(calls)
+        folder.mkdir()
+        plan = plan_of_values(load(read_site(site_of(folder, server))), values, now=NOW)
+        old, record = dict(plan.edit.texts), folder / "shapewright-history.jsonl"
+        before = {file: Path(file).read_text(encoding="utf-8") for file in old}
+        killed = killed_at(calls, partial(carry_out, plan, record))
+        new = [file for file in old if Path(file).read_text(encoding="utf-8") == plan.edit.texts[file]]
+        assert all(Path(file).read_text(encoding="utf-8") == before[file] for file in old if file not in new)
+        predictions = read_history(record).of("prediction")
+        assert predictions or not new
+        seen.add((len(new), len(predictions)))
+        if not killed:
+            break
+        again = plan_of_values(load(read_site(folder)), values, now=NOW)  # and nothing stands in the way
+        carry_out(again, record)
+        assert {file: Path(file).read_text(encoding="utf-8") for file in old} == plan.edit.texts
+        calls += 1
+    assert seen == {(0, 0), (0, 1), (1, 1), (2, 1)}
+    assert calls > 20
+
+
+def killed_at(call: int, what: Callable[[], object]) -> bool:
+    """Whether a process that is killed at this one of its calls to the disk got there before it was done."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, whose locks the child does not take
+        child = os.fork()
+    if child == 0:
+        left = [call]
+
+        def dying(real: Callable[..., Any], *words: Any, **named: Any) -> Any:
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+            return real(*words, **named)
+
+        for name in ("open", "write", "fsync", "fchmod", "replace", "unlink"):
+            setattr(os, name, partial(dying, getattr(os, name)))
+        what()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
 def test_two_at_once_leave_one_shape_and_its_record(tmp_path: Path) -> None:

@@ -139,6 +139,19 @@ def test_a_step_that_needs_two_knobs_says_which_limit_forbids_either() -> None:
     assert stops == {("ctx",): ["pool_holds_context", "sessions_held"], ("kv_pool_positions",): ["kv_pool_fit"]}
 
 
+def test_what_no_plan_of_these_knobs_can_do_is_not_said_of_all(tmp_path: Path, capsys: Capture) -> None:
+    """The reserve lowered first, a plan of one knob a deploy leads to the same pool and context."""
+    words = Server("halogen@0.13.0", {"h.env": "HALOGEN_CHECKPOINT=qwen38-flash-next-w4b.hgn\nHALOGEN_VISION_TOWER=1\n"
+                                      "HALOGEN_CTX=131072\nHALOGEN_KV_POOL_POSITIONS=131072\n"
+                                      "HALOGEN_HOST_RESERVE_GIB=45\n"}, facts=HOST).words(tmp_path)
+    target = ("--to", "ctx=262144", "--to", "kv_pool_positions=262144")
+    said = " ".join(ask(capsys, "plan", *words, *target).out.split())
+    assert "two knobs at once in it" in said
+    assert "one at a time would take a knob outside the target, or a stop half-way" in said
+    assert "lower host_reserve_gib" in said
+    assert told(capsys, *words, *target, "--to", "host_reserve_gib=15")["two_knob_deploys"] == 0
+
+
 def test_the_pool_and_a_placement_never_move_together() -> None:
     of = cramped()
     of = replace(of, model=replace(of.model, placement_knobs=("ctx",)))
@@ -190,7 +203,8 @@ def test_an_infeasible_goal_is_told_as_solve_tells_it(capsys: Capture) -> None:
 @pytest.mark.parametrize("words", [
     (), ("--goal", "slab", "--to", "max_num_seqs=4"), ("--to", "max_num_seqs=4", "--given", "max_num_seqs=4"),
     ("--to", "max_num_seqs=4", "--rank", "2"), ("--to", "tp=4"), ("--to", "model=other.rad"), ("--to", "gone=1"),
-    ("--to", "max_num_seqs=none"), ("--to", "checkpoint_slots=auto"),
+    ("--to", "max_num_seqs=none"), ("--to", "checkpoint_slots=auto"), ("--to", "embedding_placement=ram"),
+    ("--goal", "slab", "--given", "tp=1"),
     ("--goal", "slab", "--given", "vram_weights_mib=22208", "--given", "vram_kv_mib=6912", "--rank", "2"),
 ])
 def test_wrong_words(words: tuple[str, ...], capsys: Capture) -> None:
@@ -224,6 +238,13 @@ def test_a_default_that_would_follow_is_written_down(tmp_path: Path, capsys: Cap
     assert clamped["steps"][0]["back"] == {"host_reserve_gib": None}
 
 
+def test_the_way_back_names_the_file_that_a_switch_named(tmp_path: Path, capsys: Capture) -> None:
+    text = halogen_env(reserve=15)["halogen.env"].replace("VISION_TOWER=1", "VISION_TOWER=/models/tower.hgn")
+    words = Server("halogen@0.13.0", {"halogen.env": text}, facts=HOST).words(tmp_path)
+    assert told(capsys, *words, "--to", "vision_tower=0")["steps"][0]["back"] == {"vision_tower": "/models/tower.hgn"}
+    assert "the way back: vision_tower /models/tower.hgn" in ask(capsys, "plan", *words, "--to", "vision_tower=0").out
+
+
 def test_flags_that_are_gone_are_named(tmp_path: Path, capsys: Capture) -> None:
     old = Server("radiance@1.8.1", funded_env(more="VRAM_KV_MIB=6912\n"), facts=BUDGET)
     found = told(capsys, *old.words(tmp_path), "--to", "max_num_seqs=5")
@@ -241,7 +262,7 @@ def test_too_many_knobs_are_refused() -> None:
 
 def test_tables_for_the_terminal(capsys: Capture) -> None:
     said = ask(capsys, "plan", str(SITES / "host-pool"), "--to", "max_num_seqs=8", "--to", "host_pool_mib=15226").out
-    for part in ("2 deploys, of one knob each", "no other order fits", "1. host_pool_mib 12,288 -> 15,226",
+    for part in ("2 deploys, of one knob each", "no other order of as few fits", "1. host_pool_mib 12,288 -> 15,226",
                  "with ttm_min_mib 83,328 -> 89,204", "why here: before 2", "the boot must print", "the way back",
                  "measured anew: activation_arena", "What the plan keeps to"):
         assert part in said

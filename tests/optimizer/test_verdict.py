@@ -164,6 +164,18 @@ def test_a_knife_edge_allows_both(tmp_path: Path, capsys: Capture, seen: str) ->
     assert rows(document)["pool_positions"] == "within"
 
 
+def test_a_prediction_that_was_never_set_is_told(tmp_path: Path, capsys: Capture) -> None:
+    """What a kill between the record and the file leaves, or an edit that was taken back."""
+    config = tmp_path / "halogen.env"
+    site = site_of(tmp_path, HALOGEN_READ)
+    before = config.read_bytes()
+    assert ask(capsys, "apply", str(site), "--to", "host_reserve_gib=19", "--write", "--json").document["written"]
+    assert not any("never set" in note for note in judged(capsys, site, log("halogen-fits")).document["notes"])
+    config.write_bytes(before)
+    (note,) = judged(capsys, site, log("halogen-fits")).document["notes"]
+    assert note == "halogen.env holds what it held before this prediction: it was never set, or taken back"
+
+
 def test_another_setting_is_said_first_and_voids(tmp_path: Path, capsys: Capture) -> None:
     site = predicted(tmp_path, capsys, HALOGEN_READ, "--to", "host_reserve_gib=19")
     said = judged(capsys, site, log("halogen-fits"), "--write")
