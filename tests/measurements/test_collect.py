@@ -289,6 +289,7 @@ data:
 stringData:
   second: |
     {TOKEN}
+  third: plain words of it
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -326,8 +327,9 @@ def test_a_manifest_loses_its_secrets_and_nothing_that_is_read(tmp_path: Path) -
     ask, _ = answers(podman=Ran(0, planted(log("halogen-fits")).encode()))
     collect(tmp_path / "out", container="llm", configs=[own], ask=ask)
     texts = {name: (tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("llm.yaml", "boot.log")}
+    secrets = (*SECRETS, base64.b64encode(WORD.encode()).decode(), "plain words of it")
     for text in texts.values():
-        assert not [secret for secret in (*SECRETS, base64.b64encode(WORD.encode()).decode()) if secret in text]
+        assert not [secret for secret in secrets if secret in text]
     assert "connected as <secret> to it" in texts["boot.log"]  # it stands in the Secret in base64 alone
     read, again = read_config([own]), read_config([tmp_path / "out" / "llm.yaml"])
     assert [s.value for s in read.settings if not s.secret] == ["262144", "4"]
