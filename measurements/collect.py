@@ -18,8 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from measurements.config.clean import secret_words, without_secrets
 from measurements.config.secrets import SECRET, redact
 from measurements.records import ReadError
 
@@ -38,8 +39,6 @@ SECONDS: Final = 15.0
 _MOST_BYTES: Final = 1 << 20
 _LINES: Final = 400_000
 _CONFIG_BYTES: Final = 16 << 20
-#: Shorter words are no secrets worth looking for elsewhere: they would tear holes into figures.
-_LEAST_SECRET: Final = 6
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@:\\-]{0,254}", re.ASCII)
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
@@ -248,7 +247,9 @@ class _Collection:
         self._here = root.resolve() == Path("/")
         self._ask = ask
         self._texts: dict[str, str] = {}
+        self._configs: dict[str, str] = {}  # their paths, and their names here
         self._secrets: set[str] = set()
+        self._kept: list[str] = []
         self.items: list[Item] = []
 
     # what all items share
@@ -287,10 +288,7 @@ class _Collection:
 
     def _clean(self, text: str) -> str:
         """``text`` without what looks like a secret, or is one of a config's."""
-        text = redact(text)
-        for secret in sorted(self._secrets, key=len, reverse=True):
-            text = text.replace(secret, SECRET)
-        return text
+        return _without(redact(text), self._secrets)
 
     # the operator's files
 
@@ -301,6 +299,10 @@ class _Collection:
         for path in paths:
             for other in self._named_by(path):
                 self._included(path, other, taken)
+        raw = {file: self._texts[name] for file, name in self._configs.items()}
+        self._secrets = secret_words(raw)
+        for file, text in without_secrets(raw).items():
+            self._texts[self._configs[file]] = text
 
     def _config(self, path: Path, name: str, taken: dict[str, Path], what: str = "config") -> None:
         if taken.get(name) == path:
@@ -317,7 +319,7 @@ class _Collection:
             self._say(replace(item, state="empty", file=None, why="nothing is in it"))
             return
         taken[name] = path
-        self._secrets |= _secrets_in(text)
+        self._configs[str(path)] = name
         self._keep(item, text)
 
     @staticmethod
@@ -454,8 +456,9 @@ class _Collection:
             if pid:
                 return _Server(pid, why="its limits cannot be read", state="no permission",
                                command=f"sudo cat /proc/{pid}/limits")
-            told.append(("absent", f"{program}: the container does not run", None) if pid == 0
-                        else self._failed(program, done, " ".join(words)))
+            if pid == 0:
+                return _Server(why=f"{program}: the container does not run")
+            told.append(self._failed(program, done, " ".join(words)))
         state, why, command = _worst(told)
         return _Server(why=why, state=state, command=command)
 
@@ -551,14 +554,32 @@ class _Collection:
             place = self._folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("w", encoding="utf-8", newline="") as out:
-                out.write(self._clean(text))
+                out.write(self._readable(name, redact(text)))
+
+    def _readable(self, name: str, text: str) -> str:
+        """``text`` without the words of a config's secrets, but for those without which it cannot be read."""
+        words = {word for word in self._secrets if word in text}
+        read = _figures if name == LOG else _settings if name in self._configs.values() else None
+        if not words or read is None or read(_without(text, words)) == (before := read(text)):
+            return _without(text, words)
+        needed = {word for word in words if read(_without(text, {word})) != before}
+        self._kept.append(f"{name}: a word that a config keeps under a secret's name is one without which this "
+                          "file cannot be read: it stays there")
+        return _without(text, words - needed)
 
     def notes(self, server: _Server, named: str | None) -> Iterator[str]:
+        yield from self._kept
         if server.pid is None and self._here:
             yield ("if the server ran meanwhile, MemAvailable and the GTT in use are not those of a start: collect "
                    "before it starts" + ("" if named else ", or name it with --container or --unit"))
         if any(item.command for item in self.items):
             yield "what a command below gives is not redacted; or collect again with sudo into another folder"
+
+
+def _without(text: str, words: Iterable[str]) -> str:
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, SECRET)
+    return text
 
 
 def _number(done: Ran | None) -> int | None:
@@ -580,15 +601,27 @@ def _worst(told: Iterable[tuple[State, str, str | None]]) -> tuple[State, str, s
     return state, "; ".join(dict.fromkeys(why for _, why, _ in told)), command
 
 
-def _secrets_in(text: str) -> set[str]:
-    """The words that redacting a config takes out of it: they are looked for in everything else."""
-    found: set[str] = set()
-    for line, clean in zip(text.split("\n"), redact(text).split("\n"), strict=True):
-        if SECRET in clean and len(line) <= 4096:
-            match = re.fullmatch("(.+?)".join(re.escape(part) for part in clean.rstrip("\r").split(SECRET)),
-                                 line.rstrip("\r"))
-            found |= {word.strip("\"' \t") for word in match.groups()} if match else set()
-    return {word for word in found if len(word) >= _LEAST_SECRET and not word.isdigit()}
+def _figures(text: str) -> Any:
+    """What the reader makes of a log; None where it is none."""
+    from measurements.ledger import read_boot
+    from measurements.ledger.text import plain
+
+    try:
+        boot = read_boot(plain(text), LOG)
+    except ReadError:
+        return None
+    return (boot.engine, boot.version, boot.generation, boot.boots, boot.missing,
+            *({name: (item.value, item.unit) for name, item in part.items()}
+              for part in (boot.facts, boot.rows, boot.knobs)))
+
+
+def _settings(text: str) -> Any:
+    """What the reader makes of a config."""
+    from measurements.config.read import again
+
+    found = again({"": text})
+    return ([(item.setting.key, item.setting.value, item.setting.scope) for item in found.found],
+            [image for image, _, _ in found.images])
 
 
 def _manifest(found: Collected) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from measurements.config.secrets import redact
+from measurements.config.clean import without_secrets
 from measurements.records import ReadError
 from measurements.site import Sources
 
@@ -55,7 +55,7 @@ def _bring(path: Path, folder: Path, copy: bool) -> str:
     with path.open(encoding="utf-8", errors="replace", newline="") as source:
         text = source.read()
     with place.open("w", encoding="utf-8", newline="") as out:
-        out.write(redact(text))
+        out.write(without_secrets({str(path): text})[str(path)])
     return path.name
 
 

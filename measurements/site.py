@@ -283,13 +283,18 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
         if measured_at is not None:
             boot[name] = measured_at
     printed: dict[str, Interval] = {}
-    if sources.host is not None:
-        from measurements.host import read_host
-
-        _take(facts, model.facts, read_host(sources.host).values(), sources.host.name)
     if ledger is not None and _other_cards(ledger, tp):
         warnings.append("the ledger is of another number of cards than tp: its figures a card are not used")
         ledger = None
+    if sources.host is not None:
+        from measurements.host import read_host
+
+        known, told = _of_the_servers_cards(read_host(sources.host), tp, ledger)
+        _take(facts, model.facts, known.values(), sources.host.name)
+        for name in sorted(told.keys() & model.facts.keys()):
+            warnings.append(f"{name} is not taken from the host: {told[name]}")
+            how = f"--fact {name}=...: {told[name]}"
+            model = replace(model, facts={**model.facts, name: replace(model.facts[name], how=how)})
     if ledger is not None:
         same_build = runs is None
         readings = [item for item in ledger.facts.values() if same_build or item.name not in _OF_ONE_BUILD]
@@ -431,6 +436,32 @@ def _container(engine: EngineVersion, texts: Mapping[str, str], sources: Sources
         if isinstance(reading.value, str):
             return reading.value, str(reading.place)
     return "", ""
+
+
+def _of_the_servers_cards(host: Mapping[str, Reading], cards: int, ledger: LedgerReading | None) -> tuple[
+    dict[str, Reading], dict[str, str]
+]:
+    """What ``host`` says of the server's own cards, and by fact why it says nothing of them.
+
+    A host may show cards that the server does not use, as the one inside its processor, and the kernel numbers them
+    otherwise than an engine its ranks: which they are is known where all are alike. What the log says counts before.
+    """
+    known, told = dict(host), dict[str, str]()
+    by_fact: dict[str, dict[str, Reading]] = {}
+    for name, reading in host.items():
+        plain, _, card = name.rpartition(".")
+        if card.isdigit():
+            by_fact.setdefault(plain, {})[name] = reading
+    logged = {name.partition(".")[0] for name in ledger.facts} if ledger is not None else set()
+    for fact, readings in by_fact.items():
+        values = {str(reading.value): reading.printed for reading in readings.values()}
+        if fact in logged:
+            known = {name: reading for name, reading in known.items() if name not in readings}
+        elif len(readings) > cards and len(values) > 1:
+            known = {name: reading for name, reading in known.items() if name not in readings}
+            told[fact] = (f"the host shows {len(readings)} cards ({', '.join(values.values())} bytes), the server uses "
+                          f"{cards}, and which is not known")
+    return known, told
 
 
 def _take(facts: dict[str, FactValue], specs: Mapping[str, FactSpec], readings: Iterable[Reading],

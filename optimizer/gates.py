@@ -34,15 +34,19 @@ _FORMULA: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One test: ``body`` is the bash function behind it. ``require`` is None for what guards the file itself."""
+    """One test: ``body`` is the bash function behind it, ``now`` whether the settings as they are pass.
+
+    ``require`` is None for what guards the file itself.
+    """
 
     name: str
     formula: str
     remedy: str
     source: str
     body: tuple[str, ...]
+    now: Verdict
     require: Require | None = None
-    now: Checked | None = None
+    hard: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,8 @@ def env_files(site: Site) -> list[str]:
 
 def _relative(file: str, folder: Path) -> str:
     try:
-        return os.path.relpath(os.path.abspath(file), folder.resolve())
+        # both as they really lie: a link on the way is this machine's matter
+        return os.path.relpath(Path(file).parent.resolve() / Path(file).name, folder.resolve())
     except ValueError:  # another drive
         return os.path.abspath(file)
 
@@ -104,8 +109,7 @@ def _relative(file: str, folder: Path) -> str:
 def compose(site: Site, files: Sequence[str]) -> Gates:
     """The gates of ``site`` for env files of these names, relative to the bats file. Raises MissingFacts."""
     judged = check(site)
-    held: dict[str, int | None] = {name: site.knobs.get(name) for name in site.sources.sets
-                                   if site.model.knobs[name].kind != "text"}
+    held = _held(site)
     bash = Bash(site.model, site.given, held=held, defaults=_defaults(site))
     found: list[Gate] = []
     skipped: list[NotGated] = []
@@ -119,10 +123,11 @@ def compose(site: Site, files: Sequence[str]) -> Gates:
              if name not in held and not names.isdisjoint((f"knob_{name}", f"unset_{name}"))}
     if "tp" in site.model.knobs and "tp" not in held:
         knobs["tp"] = site.model.knobs["tp"]  # the model file's layout hangs on it
-    guards = _guards(site, knobs)
+    guards = _guards(site, knobs, held)
+    knobs |= {name: site.model.knobs[name] for name in held}
     constants = [_constant_json(site, bash, name) for name in bash.constants if name in names]
     warnings = [text for text in judged.warnings if text.startswith("does not add up")]
-    failing = [gate.name for gate in found if gate.now and gate.now.verdict not in (None, Verdict.FITS)]
+    failing = [gate.name for gate in (*guards, *found) if gate.now is not Verdict.FITS]
     if failing:
         warnings.append(f"the settings as they are do not pass: {', '.join(failing)}")
     arithmetic = []
@@ -132,7 +137,8 @@ def compose(site: Site, files: Sequence[str]) -> Gates:
             arithmetic.append(f"  # {_comment(f'{_unnumbered(shown)} = {statement.words}')}")
         arithmetic.append(f"  {statement.name}=$(( {statement.text} ))")
     text = "\n".join([
-        *_head(site, files, warnings), *_reader(site, files, knobs), *_after(bash, knobs, names, constants),
+        *_head(site, files, warnings), *_reader(site, files, knobs),
+        *_after(bash, [name for name in knobs if name not in held], constants),
         *arithmetic, "}", "", *_JUDGE, *(line for gate in found for line in gate.body),
         *(line for gate in guards for line in gate.body), _SETUP,
         *(_test(gate) for gate in (*guards, *found)), "",
@@ -141,14 +147,24 @@ def compose(site: Site, files: Sequence[str]) -> Gates:
     return Gates(site, tuple(files), (*guards, *found), tuple(skipped), tuple(constants), tuple(warnings), text)
 
 
+def _held(site: Site) -> dict[str, int | None]:
+    """Knobs that were set beside the files: one value each, or None for the engine's own choice."""
+    return {name: site.knobs.get(name) for name in site.sources.sets if site.model.knobs[name].kind != "text"}
+
+
 def _defaults(site: Site) -> dict[str, int]:
-    """What knobs are where the file leaves them open and the site's log names them."""
-    found = {name: value for name, value in site.filed.items() if name not in site.mapped.knobs}
-    for name in site.ledger.knobs if site.ledger else ():
-        value = site.given.as_is.get(name)
-        if isinstance(value, int) and name in site.filed:
-            found.setdefault(name, value)
-    return found
+    """What knobs are where the file leaves them open and the site's log names them.
+
+    What the file itself states is no such default: once the line is gone, the engine's own counts.
+    """
+    return {name: value for name, value in site.filed.items() if name not in _stated(site)}
+
+
+def _stated(site: Site) -> set[str]:
+    """The knobs that the files give a value, rather than leave to the engine."""
+    specs = site.model.knobs
+    return {name for name, setting in site.mapped.knobs.items() if name in specs and (
+        specs[name].kind == "switch" or (setting.value or "").strip().lower() not in ("", specs[name].automatic))}
 
 
 # one constraint
@@ -187,7 +203,8 @@ def _gate(site: Site, bash: Bash, require: Require, now: Checked) -> Gate | NotG
         f"    $(( {_text(truth.sure)} )) $(( {_text(truth.never)} )) $(( {_text(truth.open)} ))",
         "}", "",
     ]
-    return Gate(require.name, formula, now.remedy, require.source, tuple(body), require, now)
+    return Gate(require.name, formula, now.remedy, require.source, tuple(body), now.verdict or Verdict.FITS, require,
+                now.hard)
 
 
 def _applies(require: Require) -> str:
@@ -215,26 +232,36 @@ def _text(flag: Flag) -> str:
 # what guards the file itself
 
 
-def _guards(site: Site, knobs: Mapping[str, KnobSpec]) -> list[Gate]:
+def _guards(site: Site, knobs: Mapping[str, KnobSpec], held: Mapping[str, int | None]) -> list[Gate]:
     found = []
     again = "the engine's arithmetic is another one then: have the gates written anew"
-    checks, said = [], []
+    checks, said, passes = [], [], True
     if "tp" in knobs:
         value = site.knobs.get("tp", 1)
         said.append(f"tp = {value}")
         checks.append(f'  [[ $knob_tp == {value} ]] || wrong="tp is $knob_tp"')
     for name in _model_texts(site):
-        own = _base(site, name)
+        setting = site.mapped.knobs.get(name)
+        filed = _base(setting.value) if setting and not setting.secret else ""
+        own = _base(site.sources.sets[name]) if name in site.sources.sets else filed
         said.append(f"{name} = {own or 'unset'}")
-        checks.append(f'  shopt -s nocasematch; [[ ${{text_{name}##*/}} == {_quoted(own)} ]] || wrong='
+        may_lack = f"-z $text_{name} || " if name in site.sources.sets else ""
+        checks.append(f'  shopt -s nocasematch; [[ {may_lack}${{text_{name}##*/}} == {_quoted(own)} ]] || wrong='
                       f"{_quoted(f'{name} is another file')}; shopt -u nocasematch")
+        passes = passes and filed.lower() in (own.lower(), "" if may_lack else own.lower())
+    for name, given in held.items():
+        said.append(f"{name} = {'as the engine chooses' if given is None else site.model.knobs[name].show(given)}")
+        empty = f"-z $knob_{name}"
+        checks.append(f"  [[ {empty if given is None else f'{empty} || $knob_{name} == {given}'} ]] || wrong="
+                      f"{_quoted(f'{name} is another value in the file than the one that was given beside it')}")
+        passes = passes and (name not in _stated(site) or site.filed.get(name) == given)
     if checks:
         formula = " and ".join(said)
         found.append(Gate("made_for", formula, again, "the site", (
             "gate_made_for() {", "  local wrong=''", *checks, "  if [[ -n $wrong ]]; then",
             f'    refuse "$wrong; these gates are for "{_quoted(formula)} {_quoted(again)}', "    return 1", "  fi",
             "  verdict=fits", "}", "",
-        )))
+        ), Verdict.FITS if passes else Verdict.DOES_NOT_FIT))
     if gone := {item.name: item for item in site.model.removed}:
         formula = f"none of {', '.join(gone)} is set"
         remedy = "; ".join(f"{item.name}: {item.instead}" for item in gone.values())
@@ -242,22 +269,17 @@ def _guards(site: Site, knobs: Mapping[str, KnobSpec]) -> list[Gate]:
             "gate_removed_settings() {", f"  if [[ -n {''.join(f'$gone_{name}' for name in gone)} ]]; then",
             f"    refuse {_quoted(f'{site.engine} refuses to start on a setting that it no longer knows')} "
             f"{_quoted(remedy)}", "    return 1", "  fi", "  verdict=fits", "}", "",
-        )))
+        ), Verdict.DOES_NOT_FIT if site.removed else Verdict.FITS))
     return found
 
 
 def _model_texts(site: Site) -> list[str]:
-    """The knobs that name the model file, as far as it was not given as a fact."""
-    stated = {"container", "checkpoint"} & site.sources.facts.keys()
-    return [] if stated else [name for name in _TEXTS if name in site.model.knobs
-                              and site.model.knobs[name].kind == "text" and name not in site.sources.sets]
+    """The knobs that name the model file."""
+    return [name for name in _TEXTS if name in site.model.knobs and site.model.knobs[name].kind == "text"]
 
 
-def _base(site: Site, name: str) -> str:
-    setting = site.mapped.knobs.get(name)
-    if setting is None or not setting.value or setting.secret:
-        return ""
-    return setting.value.strip().rsplit("/", 1)[-1]
+def _base(path: str | None) -> str:
+    return (path or "").strip().rsplit("/", 1)[-1]
 
 
 # the file
@@ -267,6 +289,7 @@ def _head(site: Site, files: Sequence[str], warnings: Sequence[str]) -> list[str
     stated = " ".join(_comment(file) for file in files)
     lines = [
         f"{MARK}{site.engine}, model file {_comment(site.model.container)}: what {stated} must hold to.",
+        "# shellcheck disable=SC2016,SC2034",
         "#",
         "# Written by `shapewright gates`; write it anew when the engine, the model file or a fact below changes.",
         "# ENV_FILE=path names another file. The file is read line by line and never run. All arithmetic is in whole",
@@ -314,8 +337,7 @@ def _take(name: str, spec: KnobSpec) -> str:
     return f"whole knob_{name} {spec.low} {spec.high} {loose} {auto} {what}"
 
 
-def _after(bash: Bash, knobs: Mapping[str, KnobSpec], names: set[str],
-           constants: Sequence[Mapping[str, Any]]) -> list[str]:
+def _after(bash: Bash, knobs: Iterable[str], constants: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = ["arithmetic() {"]
     for kind, title in (("fact", "What is given: bytes, tokens or counts."),
                         ("boot", "Settings of the boot that these are from.")):
@@ -395,19 +417,28 @@ read_settings() {
       bad=1
       continue
     fi
+    if IFS= read -r -d '' line < "$file"; then
+      echo "$file is a binary file"
+      bad=1
+      continue
+    fi
     number=0
     while IFS= read -r line || [[ -n $line ]]; do
       number=$((number + 1))
       line=${line#$'\xef\xbb\xbf'}
       line=${line%$'\r'}
-      [[ $line =~ $assignment ]] || continue
+      if [[ ! $line =~ $assignment ]]; then
+        if [[ ! $line =~ ^[[:space:]]*[\#\;] ]] && ! sets_nothing " $line"; then bad=1; fi
+        continue
+      fi
       key=${BASH_REMATCH[2]} value=${BASH_REMATCH[3]}
       quote=${value:0:1}
       if [[ $quote == '"' || $quote == "'" ]]; then
         value=${value:1}
         rest=${value#*"$quote"}
         if [[ $rest == "$value" ]]; then
-          value='$'  # a quote without its end
+          echo "$file line $number: a quote without its end: close it on its line"
+          bad=1 value='$'
         else
           value=${value%%"$quote"*}
           rest=${rest#"${rest%%[![:space:]]*}"}
@@ -421,6 +452,7 @@ read_settings() {
           value+='#' rest=${rest#*#}
         done
         value+=$rest
+        if ! sets_nothing "$value"; then bad=1; fi
       fi
       value=${value#"${value%%[![:space:]]*}"}
       value=${value%"${value##*[![:space:]]}"}
@@ -431,7 +463,19 @@ read_settings() {
   return "$bad"
 }
 
+# Whether none of this sets a knob, as a shell alone would read it.
+sets_nothing() {
+  local key value='$' rest=$1 fine=0
+  local word='[[:space:];&|({]([A-Za-z_][A-Za-z0-9_]*)[+]?=(.*)$'
+  while [[ $rest =~ $word ]]; do
+    key=${BASH_REMATCH[1]} rest=${BASH_REMATCH[2]}
+    if ! take; then fine=1; fi
+  done
+  return "$fine"
+}
+
 wrong() {
+  if [[ $value == '$' ]]; then set -- "write KEY=VALUE on a line of its own; $1"; fi
   echo "$file line $number: $key cannot be read here: $1"
   return 1
 }
@@ -533,8 +577,10 @@ refuse() {
 """.splitlines()
 
 _SETUP: Final = """setup() {
+  set +T  # bats would trace every line of this: four times the time
   if [[ -n ${ENV_FILE:-} ]]; then read_settings "$ENV_FILE"; else read_settings "${default_files[@]}"; fi
   arithmetic
+  set -T
 }
 """
 
@@ -552,6 +598,7 @@ def write_gates(found: Gates, path: Path, *, force: bool = False) -> None:
                 if stream.read(len(MARK)) != MARK:
                     raise ReadError("is there already and holds something else; --force overwrites it",
                                     file=str(path), kind="usage")
+        path = path.resolve()  # a link stays one
         draft = path.with_name(f".{path.name}.new")
         draft.write_text(found.text, encoding="utf-8")
         draft.chmod(0o755)
@@ -576,12 +623,12 @@ def gates_json(found: Gates, path: Path | None) -> dict[str, Any]:
 
 
 def _gate_json(gate: Gate) -> dict[str, Any]:
-    require, now = gate.require, gate.now
+    require = gate.require
     return {
         "name": gate.name, "formula": gate.formula, "source": gate.source, "remedy": gate.remedy,
         "unit": "" if require is None else require.unit,
         "phase": Phase.BOOT.value if require is None else require.phase.value,
         "outcome": "refused_at_boot" if require is None else require.broken.word,
         "basis": "read" if require is None else require.basis,
-        "verdict": "fits" if now is None or now.verdict is None else now.verdict.word,
+        "verdict": gate.now.word,
     }

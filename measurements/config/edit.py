@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from measurements.config.clean import without_secrets
 from measurements.config.detect import dialect
 from measurements.config.env import beside
 from measurements.config.file import ODD
 from measurements.config.found import Found, Survey
 from measurements.config.mapping import Mapped
 from measurements.config.read import again
-from measurements.config.secrets import SECRET, redact
 from measurements.config.trace import Stretch
 from measurements.config.uses import holder, mentions
 from measurements.records import ConfigReading, Setting
@@ -98,17 +98,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _shown(texts: Mapping[str, str]) -> dict[str, str]:
-    return {file: ODD.sub("\ufffd", text) for file, text in _without_secrets(texts).items()}
-
-
-def _without_secrets(texts: Mapping[str, str]) -> dict[str, str]:
-    out = dict(texts)
-    # Behind the last stretch first, so that the offsets of the others stay true.
-    for source, start, end in sorted(set(again(texts).hidden), key=lambda stretch: -stretch.start):
-        text = out[source.file]
-        # Line breaks stay, so that the diff's line numbers are true.
-        out[source.file] = text[:start] + re.sub(r"[^\r\n]+", SECRET, text[start:end]) + text[end:]
-    return {file: redact(text) for file, text in out.items()}
+    return {file: ODD.sub("\ufffd", text) for file, text in without_secrets(texts).items()}
 
 
 def _set(before: Survey, mapped: Mapped, knob: str, value: str, spelling: Mapping[str, str],

@@ -39,7 +39,11 @@ def read_ledger(path: Path, *, engine: str | None = None) -> LedgerReading:
             f"there is no reader for logs of {engine!r}: known engines are {', '.join(SIGNATURES)}",
             kind="usage",
         )
-    text = load(path)
+    return replace(read_boot(load(path), str(path), engine=engine), file=path)
+
+
+def read_boot(text: str, file: str, *, engine: str | None = None) -> LedgerReading:
+    """What :func:`read_ledger` reads, from the text of a log; ``file`` is its name in what is said of it."""
     found = {name: count for name, phrases in SIGNATURES.items() if (count := _speaks(text, phrases))}
     likely = sorted(found, key=lambda name: -found[name])
     pieces = clean(text, [phrase for name in found for phrase in SIGNATURES[name]])
@@ -47,16 +51,16 @@ def read_ledger(path: Path, *, engine: str | None = None) -> LedgerReading:
         if name not in found:
             continue
         reader = _reader(name)
-        reading = reader.read(logical_lines(pieces, reader.starts), str(path))
+        reading = reader.read(logical_lines(pieces, reader.starts), file)
         if reading is not None:
-            return replace(reading, file=path)
+            return reading
     others = [name for name in likely if name != engine]
     if engine and others:
         raise ReadError(
-            f"no line of it looks like {engine}: it seems to be a log of {others[0]}", file=str(path)
+            f"no line of it looks like {engine}: it seems to be a log of {others[0]}", file=file
         )
     known = engine or " or ".join(SIGNATURES)
-    raise ReadError(f"no line of it looks like {known}: save what the server prints at boot", file=str(path))
+    raise ReadError(f"no line of it looks like {known}: save what the server prints at boot", file=file)
 
 
 def _speaks(text: str, signature: tuple[str, ...]) -> int:

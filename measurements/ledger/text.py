@@ -121,6 +121,11 @@ def load(path: Path, *, what: str = "a saved boot log", most: int = MOST_BYTES) 
     text = data.decode("utf-8-sig", errors="replace")
     if not text.strip():
         raise ReadError(f"this file is empty: it should be {what}", file=file)
+    return plain(text)
+
+
+def plain(text: str) -> str:
+    """``text`` as it was printed: out of Docker's JSON, and without colours."""
     text = _unwrapped(text)
     return _COLOUR.sub("", text) if "\x1b" in text or "[0" in text else text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import time
 import tomllib
@@ -170,6 +171,15 @@ def test_docker_where_podman_does_not_know_it(tmp_path: Path) -> None:
     assert "mem_available" in read_host(tmp_path / "out")
 
 
+def test_a_container_that_stands_still_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
+    ask, asked = answers(podman_inspect=Ran(0, b"0\n"), podman_logs=Ran(0, log("halogen-fits").encode()),
+                         docker=Ran(1, b"", b"Error: No such container: llm\n"))
+    found = collect(tmp_path / "out", container="llm", ask=ask)
+    assert [words[0] for words in asked] == ["podman", "podman"]
+    assert items(found)["memlock"].why == "podman: the container does not run"
+    assert items(found)["memlock"].command is None
+
+
 @pytest.mark.parametrize(("done", "state", "command"), [
     (Ran(None, b"half of"), "timed out", "podman logs llm"),
     (Ran(125, b"", b"Error: permission denied\n"), "no permission", "sudo podman logs llm"),
@@ -269,6 +279,79 @@ def test_no_secret_is_in_any_file(tmp_path: Path) -> None:
     after = {(s.key, s.value, s.style) for s in read_config([tmp_path / "out" / p.name for p in given]).settings
              if not s.secret}
     assert after == before
+
+
+KUBERNETES = f"""apiVersion: v1
+kind: Secret
+metadata: {{name: llm}}
+data:
+  first: {base64.b64encode(WORD.encode()).decode()}
+stringData:
+  second: |
+    {TOKEN}
+  third: plain words of it
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: llm}}
+data:
+  HALOGEN_CTX: "262144"
+  HALOGEN_KV_SLOTS: "4"
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: llm}}
+spec:
+  template:
+    spec:
+      containers:
+      - name: llm
+        image: halogen:0.13.0
+        env:
+        - name: HALOGEN_CTX
+          valueFrom:
+            configMapKeyRef:
+              name: llm
+              key: HALOGEN_CTX
+        - {{name: HALOGEN_KV_SLOTS, valueFrom: {{configMapKeyRef: {{name: llm, key: HALOGEN_KV_SLOTS}}}}}}
+        - name: HF_TOKEN
+          valueFrom: {{secretKeyRef: {{name: llm, key: first}}}}
+        - name: DB_PASSWORD
+          value: |
+            {KEY}
+"""
+
+
+def test_a_manifest_loses_its_secrets_and_nothing_that_is_read(tmp_path: Path) -> None:
+    own = put(tmp_path, "own/llm.yaml", KUBERNETES)
+    ask, _ = answers(podman=Ran(0, planted(log("halogen-fits")).encode()))
+    collect(tmp_path / "out", container="llm", configs=[own], ask=ask)
+    texts = {name: (tmp_path / "out" / name).read_text(encoding="utf-8") for name in ("llm.yaml", "boot.log")}
+    secrets = (*SECRETS, base64.b64encode(WORD.encode()).decode(), "plain words of it")
+    for text in texts.values():
+        assert not [secret for secret in secrets if secret in text]
+    assert "connected as <secret> to it" in texts["boot.log"]  # it stands in the Secret in base64 alone
+    read, again = read_config([own]), read_config([tmp_path / "out" / "llm.yaml"])
+    assert [s.value for s in read.settings if not s.secret] == ["262144", "4"]
+    assert [(s.key, s.value) for s in again.settings if not s.secret] == [
+        (s.key, s.value) for s in read.settings if not s.secret]
+    assert [image for image, _ in again.images] == ["halogen:0.13.0"]
+
+
+def test_the_password_of_a_login_is_looked_for_alone(tmp_path: Path) -> None:
+    own = put(tmp_path, "serve.env", f"CTX=1\nPROXY=http://bob:{WORD}@proxy:3128/\n")
+    ask, _ = answers(podman=Ran(0, f"{log('halogen-fits')}bob said {WORD} twice\n".encode()))
+    collect(tmp_path / "out", container="llm", configs=[own], ask=ask)
+    assert "bob said <secret> twice" in (tmp_path / "out" / "boot.log").read_text(encoding="utf-8")
+
+
+def test_a_word_of_the_engine_is_not_torn_out_of_its_log(tmp_path: Path) -> None:
+    own = put(tmp_path, "serve.env", f"CTX=1\nSORT_KEY=memory\nDB_PASSWORD=halogen\nAPI_KEY={WORD}\n")
+    text = f"{log('halogen-fits')}seen {WORD}\n"
+    ask, _ = answers(podman=Ran(0, text.encode()))
+    found = collect(tmp_path / "out", container="llm", configs=[own], ask=ask)
+    assert (tmp_path / "out" / "boot.log").read_text(encoding="utf-8") == text.replace(WORD, "<secret>")
+    assert any(note.startswith("boot.log: ") for note in found.notes)
 
 
 def test_what_a_program_says_of_a_failure_holds_no_secret(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,10 @@ WORD = "opensesame"
     f"- --api-key\n- {WORD}", f"- name: API_KEY\n  value: {WORD}", f"API_KEY:\n  {WORD}",
     f"API_KEY: |-\n  {WORD}",
     f'"--api-key",\n"{WORD}",', f"radiance --api-key \\\n  {WORD}", f"password: |\n\n  {WORD}",
-    f"-----BEGIN RSA PRIVATE KEY-----\n{WORD}\n{WORD}\n-----END RSA PRIVATE KEY-----"])
+    f"-----BEGIN RSA PRIVATE KEY-----\n{WORD}\n{WORD}\n-----END RSA PRIVATE KEY-----",
+    f"- name: DB_PASSWORD\n  value: |\n    {WORD}\n    {WORD}", f"secrets:\n  a: {WORD}\n  b: {WORD}",
+    f"secrets: {{a: {WORD}, b: [{WORD}]}}", f'{{"a": {{"token": "{WORD} {WORD}"}}}}', f"ROOTPW={WORD}",
+    f"curl -sf -u me:{WORD} http://x"])
 def test_redacted_text_keeps_its_lines_and_loses_its_secrets(line: str) -> None:
     shown = redact(line)
     assert WORD not in shown
@@ -74,7 +78,10 @@ def test_redacted_text_keeps_its_lines_and_loses_its_secrets(line: str) -> None:
 @pytest.mark.parametrize("line", [
     "--tp 2 --max-num-seqs 8", "MAX_TOKENS=8192", "tokenizer: /models/x", "+  H_CTX: \"4096\"", "", " ",
     "- --tp",
-    "image: registry/hal:0.13.0"])
+    "image: registry/hal:0.13.0", "- {name: H, valueFrom: {secretKeyRef: {name: llm, key: token}}}",
+    "valueFrom:\n  configMapKeyRef:\n    name: llm\n    key: HALOGEN_CTX", "podman run --user 1000:1000 x",
+    "services:\n  llm-auth:\n    image: registry/hal:0.13.0\n    environment:\n      H_CTX: 4096",
+    "- name: HF_TOKEN\n  valueFrom:\n    secretKeyRef:\n      name: llm\n      key: token"])
 def test_what_is_no_secret_stays(line: str) -> None:
     assert redact(line) == line
 
@@ -82,6 +89,20 @@ def test_what_is_no_secret_stays(line: str) -> None:
 def test_only_the_secret_goes_from_a_command_line() -> None:
     assert redact(f"--api-key {WORD} --tp 2") == "--api-key <secret> --tp 2"
     assert redact(f"--api-key='{WORD}' --tp 2") == "--api-key='<secret>' --tp 2"
+
+
+def test_json_stays_json() -> None:
+    text = json.dumps({"env": {"HF_TOKEN": f"{WORD} {WORD}", "CTX": "4096", "API_KEY": WORD}, "auth": {"pw": WORD}})
+    assert json.loads(redact(text)) == {"env": {"HF_TOKEN": SECRET, "CTX": "4096", "API_KEY": SECRET},
+                                        "auth": SECRET}
+    spread = json.dumps({"auth": {"pw": WORD}, "n": 1}, indent=2)
+    assert json.loads(redact(spread)) == {"auth": {"pw": SECRET}, "n": 1}
+
+
+def test_a_key_that_never_ends_takes_nothing_else_along() -> None:
+    shown = redact(f"K='-----BEGIN PRIVATE KEY-----'\nMIIE{WORD}\nAB==\nCTX=4096\nlistening on 8080\n")
+    assert WORD not in shown
+    assert shown.endswith("\nCTX=4096\nlistening on 8080\n")
 
 
 @given(st.text(max_size=200))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.measurements.test_collect import KEY, program, put, system
+from tests.measurements.test_collect import KEY, KUBERNETES, SECRETS, program, put, system
 from tests.optimizer.servers import HALOGEN_LOG, HALOGEN_READ, ask
 from tests.optimizer.test_imports import modules_of
 from tests.optimizer.test_schema import valid
@@ -34,6 +34,38 @@ def test_from_a_host_to_an_answer(tmp_path: Path, capsys: Capture, monkeypatch: 
     plain = ask(capsys, "init", str(tmp_path / "site"), *words, "--copy")
     assert plain.code == 0
     assert ask(capsys, "check", str(tmp_path / "site")).code in (0, 3)
+
+
+def test_a_copied_manifest_leaves_its_secrets_behind(tmp_path: Path, capsys: Capture) -> None:
+    own = put(tmp_path, "llm.yaml", KUBERNETES)
+    said = ask(capsys, "init", str(tmp_path / "site"), "--config", str(own), "--engine", "halogen@0.13.0", "--copy")
+    assert said.code == 0
+    copied = (tmp_path / "site" / "llm.yaml").read_text(encoding="utf-8")
+    assert not [secret for secret in (*SECRETS, "plain words of it") if secret in copied]
+
+
+def test_a_card_that_the_server_does_not_use_is_none_of_its_cards(tmp_path: Path, capsys: Capture) -> None:
+    """The kernel counts the screen's card and the processor's own, and numbers none as the engine does."""
+    root = system(tmp_path / "root")
+    put(root, "sys/class/drm/card10/device/mem_info_vram_total", "536870912\n")
+    out = tmp_path / "out"
+    assert ask(capsys, "collect", str(out), "--root", str(root)).code == 0
+    site = Path(__file__).parents[2] / "measurements" / "sites" / "two-r9700"
+    plain, told = (ask(capsys, "check", str(site), *more, "--json").document for more in ([], ["--host", str(out)]))
+    assert told["verdict"] == plain["verdict"] == "fits"
+    assert told["quantities"]["claimable"] == plain["quantities"]["claimable"]
+    own = site.parent / "host-pool"
+    lines = [line for line in (own / "site.toml").read_text(encoding="utf-8").splitlines() if "card_total" not in line]
+    put(tmp_path, "site/site.toml", "\n".join(lines))
+    put(tmp_path, "site/serve.env", (own / "serve.env").read_text(encoding="utf-8"))
+    said = ask(capsys, "check", str(tmp_path / "site"), "--host", str(out), "--json")
+    assert said.code == 4
+    assert [item["name"] for item in said.document["missing"]] == ["card_total"]
+    assert "the host shows 3 cards" in said.document["missing"][0]["how"]
+    for name in ("card10", "card1"):  # two alike: it does not matter which are which
+        (out / name / "mem_info_vram_total").write_text("34208743424\n", encoding="utf-8")
+    said = ask(capsys, "check", str(tmp_path / "site"), "--host", str(out), "--json")
+    assert said.document["quantities"]["claimable"]["value"] is not None
 
 
 def test_tables_say_what_the_json_says(tmp_path: Path, capsys: Capture) -> None:

@@ -140,7 +140,7 @@ def test_bash_says_of_every_shape_what_the_model_says(name: str, tmp_path: Path)
                 r.name for r in site.model.requires if r.use == "evidence"}
         elif well:  # quality that is gated all the same, or left open by the model
             failing = {gate for gate, verdict in told.items() if verdict != "fits"}
-            soft = {gate.name for gate in found.gates if gate.now and not gate.now.hard}
+            soft = {gate.name for gate in found.gates if not gate.hard}
             assert failing <= soft | {gate for gate, verdict in expected.items() if verdict == "open"}
     assert seen["fits"] > count
     assert seen["does_not_fit"]
@@ -268,6 +268,8 @@ READ = {
     "after a quote": ('BIG_MAX_SEQS="3"4\n', None),
     "no such choice": ("BIG_KV_DTYPE=int4\n", None),
     "a choice in capitals": ("BIG_KV_DTYPE=FP8\n", "fits"),
+    "exported by name": ("export BIG_MAX_SEQS BIG_TP\n", "fits"),
+    "in a quoted value": ("NOTE='was BIG_MAX_SEQS=9'\n", "fits"),
 }
 
 
@@ -294,6 +296,93 @@ def test_files_are_read_as_the_reader_reads_them_or_refused(tmp_path: Path) -> N
             assert verdict.word == wanted, name
     assert not (tmp_path / "pwned").exists()
     assert not Path("pwned").exists()
+
+
+#: What a shell would take for a setting, and a reader of KEY=VALUE lines would not.
+SHELL_ONLY = ("declare -x BIG_MAX_SEQS=9", "readonly BIG_MAX_SEQS=9", "BIG_MAX_SEQS+=9", "export A=1 BIG_MAX_SEQS=9",
+              "A=1;BIG_MAX_SEQS=9", "if true; then BIG_MAX_SEQS=9; fi", "N='a\nBIG_MAX_SEQS=9\n'", "BIG_MAX_SEQS=9\0")
+
+
+@needs_bash
+def test_what_only_a_shell_would_read_does_not_pass(tmp_path: Path) -> None:
+    found = compose(shipped("stated-pair"), ("serve.env",))
+    own = (SITES / "stated-pair" / "serve.env").read_text(encoding="utf-8")
+    files = []
+    for place, line in enumerate(SHELL_ONLY):
+        files.append(tmp_path / f"{place}.env")
+        files[-1].write_text(f"{own}{line}\n", encoding="utf-8")
+    told = verdicts(found.text, ["pool_contract"], files, tmp_path)
+    assert [line for line, said in zip(SHELL_ONLY, told, strict=True) if said] == []
+
+
+GONE = {
+    "unified-memory": {"HALOGEN_HOST_RESERVE_GIB": "kv_pool_fit"},
+    "derived": {"MAX_NUM_SEQS": "pool_contract", "MAX_NUM_BATCHED_TOKENS": "arena_as_measured",  # 256; 8,192
+                "HOST_POOL_MIB": "experts_placed", "TP": "made_for", "KV_CACHE_DTYPE": "pool_contract"},
+}
+
+
+@needs_bash
+@pytest.mark.parametrize("name", GONE)
+def test_a_line_that_goes_leaves_the_engines_default_not_the_logs_value(name: str, tmp_path: Path) -> None:
+    site = shipped(name) if name in WITH_ENV else two_cards_in_env(tmp_path)
+    found = compose(site, ("serve.env",))
+    assert site.config is not None
+    (text,) = site.config.text.values()
+    files = [tmp_path / "whole.env"]
+    files[0].write_text(text, encoding="utf-8")
+    for key in GONE[name]:
+        files.append(tmp_path / f"{key}.env")
+        files[-1].write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith(f"{key}=")),
+                             encoding="utf-8")
+    whole, *told = verdicts(found.text, [gate.name for gate in found.gates], files, tmp_path)
+    assert set(whole.values()) == {"fits"}
+    for gate, said in zip(GONE[name].values(), told, strict=True):
+        assert said[gate] == ("knife_edge" if gate == "arena_as_measured" else "does_not_fit"), gate
+
+
+def two_cards_in_env(folder: Path) -> Site:
+    """The shipped two-card boot, its flags as an env file."""
+    from dataclasses import replace
+
+    sources = read_site(SITES / "two-r9700")
+    site = load(sources)
+    file = folder / "serve.env"
+    file.write_text("".join(f"{name.upper()}={setting.value}\n" for name, setting in site.mapped.knobs.items()
+                            if setting.value), encoding="utf-8")
+    return load(replace(sources, config=(file,)))
+
+
+@needs_bash
+def test_what_was_set_beside_the_file_must_not_be_another_in_it(tmp_path: Path, capsys: Capture) -> None:
+    sets = ["--set", "max_num_seqs=4", "--set", "host_pool_mib=40960", "--set", "model=/m/qwen3.8-flash-next-w4.rad"]
+    out = tmp_path / "gates.bats"
+    said = ask(capsys, "gates", str(SITES / "stated-pair"), *sets, "--out", str(out), "--json")
+    valid("gates", said.document)
+    made_for = said.document["gates"][0]
+    assert made_for["verdict"] == "does_not_fit"
+    assert "max_num_seqs = 4" in made_for["formula"]
+    assert "the settings as they are do not pass: made_for" in said.document["warnings"]
+    own = (SITES / "stated-pair" / "serve.env").read_text(encoding="utf-8")
+    silent = "".join(line for line in own.splitlines(keepends=True) if "SEQS" not in line and "MODEL=" not in line)
+    files: list[Path] = []
+    for text in (own, silent, *(f"{silent}BIG_{line}\n" for line in ("MAX_SEQS=4", "MAX_SEQS=40", "MODEL=/m/x.rad"))):
+        files.append(tmp_path / f"{len(files)}.env")
+        files[-1].write_text(text, encoding="utf-8")
+    told = verdicts(said.document["bats"], ["made_for"], files, tmp_path)
+    assert [item["made_for"] for item in told] == ["does_not_fit", "fits", "fits", "does_not_fit", "does_not_fit"]
+
+
+def test_links_on_the_way_are_no_matter_of_the_file(tmp_path: Path, capsys: Capture) -> None:
+    shutil.copytree(SITES / "stated-pair", tmp_path / "real" / "repo")
+    (tmp_path / "real" / "repo" / "tests").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    repo = tmp_path / "link" / "repo"
+    (repo / "tests" / "linked.bats").symlink_to("gates.bats")
+    assert ask(capsys, "gates", str(repo), "--out", str(repo / "tests" / "linked.bats")).code == 0
+    assert "default_files=(\"$BATS_TEST_DIRNAME\"/'../serve.env')" in (
+        repo / "tests" / "gates.bats").read_text(encoding="utf-8")
+    assert (repo / "tests" / "linked.bats").is_symlink()
 
 
 @needs_bash
