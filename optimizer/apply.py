@@ -96,7 +96,7 @@ def _plan(site: Site, goal: str | None, rank: int | None, shape: dict[str, int],
 
 
 def _comment(rows: Mapping[str, Quantity], printed: Sequence[str], now: datetime) -> str:
-    from optimizer.render import span
+    from optimizer.render.base import span
 
     told = "; ".join(f"{name} {span(rows[name].low, rows[name].high, rows[name].unit)}"
                      for name in printed[:_IN_COMMENT])

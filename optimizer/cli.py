@@ -168,7 +168,7 @@ def check_command(
 ) -> int:
     """Is this shape going to work? The whole predicted ledger, each constraint's slack."""
     found = check(_site(site, config, ledger, engine, sets, facts, sessions, host, service, limits))
-    from optimizer.render import show_check
+    from optimizer.render.answers import show_check
 
     _print(check_json(found), as_json, show_check)
     return 0 if found.verdict is Verdict.FITS else 3
@@ -207,7 +207,7 @@ def solve_command(
 ) -> int:
     """The best shapes for a goal, ranked, each checked again without the solver."""
     from optimizer.documents import solve_json
-    from optimizer.render import show_solve
+    from optimizer.render.answers import show_solve
     from optimizer.solve import demand_law, solve
 
     own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
@@ -231,7 +231,7 @@ def why_command(
 ) -> int:
     """Why no better? What would have to give, and by how much; of what can be had, what binds and what would next."""
     from optimizer.documents import why_json
-    from optimizer.render import show_why
+    from optimizer.render.answers import show_why
     from optimizer.solve import demand_law, solve
 
     own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
@@ -256,7 +256,7 @@ def propose_command(
     """Solve, then the smallest edit of your own file and the rows the next boot must print."""
     from optimizer.documents import solve_json
     from optimizer.propose import propose, propose_json
-    from optimizer.render import show_propose, show_solve
+    from optimizer.render.answers import show_propose, show_solve
     from optimizer.solve import demand_law, solve
 
     own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
@@ -288,7 +288,8 @@ def plan_command(
 ) -> int:
     """From the shape that runs to the target in deploys of one knob each, every shape on the way fitting."""
     from optimizer.plan import plan, plan_json, ranked_target, stated_target
-    from optimizer.render import show_plan, show_solve
+    from optimizer.render.answers import show_solve
+    from optimizer.render.deploys import show_plan
 
     if (goal is None) is (not to):
         raise ReadError("plan to what? give --goal GOAL, or --to KNOB=VALUE for each knob (not both)", kind="usage")
@@ -340,7 +341,7 @@ def apply_command(
     from datetime import UTC, datetime
 
     from optimizer.apply import apply_json, carry_out, plan_of_answer, plan_of_values, record_file, why_not
-    from optimizer.render import show_apply
+    from optimizer.render.deploys import show_apply
 
     if to and (goal is not None or given or at_least or at_most or free or order):
         raise ReadError("--to says the values itself: leave out --goal and what goes with it", kind="usage")
@@ -353,7 +354,7 @@ def apply_command(
         plan = plan_of_values(own, spelled(to), now=now, comment=comment, note=note)
     else:
         from optimizer.documents import solve_json
-        from optimizer.render import show_solve
+        from optimizer.render.answers import show_solve
         from optimizer.solve import demand_law, solve
 
         load_asked = _workload(prompt_tokens, answer_tokens, streams, corpus, confidence, extrapolate, weight)
@@ -384,7 +385,7 @@ def verdict_command(
     from datetime import UTC, datetime
 
     from measurements.history import read_history
-    from optimizer.render import show_verdict
+    from optimizer.render.deploys import show_verdict
     from optimizer.verdict import exit_code, judge, keep, verdict_json, verdict_record
 
     path = _record_file(site, config, record)
@@ -411,7 +412,7 @@ def history_command(
     """What was predicted, and what became of it; what was probed."""
     from measurements.history import read_history
     from optimizer.history import history_json
-    from optimizer.render import show_history
+    from optimizer.render.deploys import show_history
 
     path = _record_file(site, config, record)
     if record is not None and not record.exists():
@@ -447,7 +448,7 @@ def pareto_command(
 ) -> int:
     """Two or three goals against each other: every shape that is not beaten, proven, and the knee."""
     from optimizer.pareto import ask_goals, pareto, pareto_json, spoken
-    from optimizer.render import show_pareto
+    from optimizer.render.tradeoffs import show_pareto
 
     if plot is not None:
         from optimizer.plot import demand_picture
@@ -485,7 +486,8 @@ def sensitivity_command(
 ) -> int:
     """What is each knob and each fact worth? Re-solved a step away, and to the ends of what is known."""
     from optimizer.documents import solve_json
-    from optimizer.render import show_sensitivity, show_solve
+    from optimizer.render.answers import show_solve
+    from optimizer.render.tradeoffs import show_sensitivity
     from optimizer.sensitivity import Sensitivity, sensitivity, sensitivity_json
 
     own = _site(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
@@ -496,7 +498,7 @@ def sensitivity_command(
         return 3
     drawn = None
     if everywhere:
-        from optimizer.render import progress
+        from optimizer.render.base import progress
         from optimizer.spread import spread
 
         with progress("drawing facts") as told:
@@ -523,7 +525,7 @@ def report_command(
     as_json: JsonOpt = False,
 ) -> int:
     """Everything about a goal in one page: memory, best shapes, trade-off, sensitivities, laws, sources."""
-    from optimizer.render import show_report, show_written
+    from optimizer.render.sites import show_report, show_written
     from optimizer.report import Asked, no_answer, report_json
 
     if kind not in ("png", "svg"):
@@ -575,7 +577,8 @@ def next_command(
     """Which one measurement would settle most, and what each outcome would mean."""
     from optimizer.documents import solve_json
     from optimizer.measure import next_json, next_measurement
-    from optimizer.render import show_next, show_solve
+    from optimizer.render.answers import show_solve
+    from optimizer.render.speeds import show_next
     from optimizer.solve import solve
     from optimizer.speed import GOALS
 
@@ -605,7 +608,7 @@ def laws_command(
 ) -> int:
     """What measured speeds tell: each law's form, weight, error, range, points and contradictions."""
     from optimizer.laws import laws, laws_json
-    from optimizer.render import show_laws
+    from optimizer.render.speeds import show_laws
 
     if metric not in (None, "prefill", "decode"):
         raise ReadError(f"--metric {metric}: prefill or decode", kind="usage")
@@ -638,7 +641,7 @@ def calibrate_command(
     from measurements.observed import of_log, read_observed
     from optimizer.calibrate import calibrate
     from optimizer.calibrated import calibrate_json
-    from optimizer.render_calibrate import show_calibrate
+    from optimizer.render.calibrate import show_calibrate
 
     own = _site(site, config, ledger, engine, sets, facts, None, host, service, None)
     picked: dict[str, str | None] = {}
@@ -689,7 +692,7 @@ def probe_command(
     """Measure a live server under the probe rules, and write points that laws take."""
     from measurements.probe.ladder import Limits
     from optimizer.probe import Asked, exit_code, probe
-    from optimizer.render import show_probe
+    from optimizer.render.speeds import show_probe
 
     alone = site is None and not config and ledger is None
     own = None if alone else _site(site, config, ledger, engine, sets, None, None, None, service, None)
@@ -720,7 +723,7 @@ def free_command(
 ) -> int:
     """What can we do with the free VRAM (or RAM)? One best use per goal, side by side."""
     from optimizer.free import free, free_json
-    from optimizer.render import show_free
+    from optimizer.render.answers import show_free
 
     found = free(_site(site, config, ledger, engine, sets, facts, sessions, host, service, limits))
     _print(free_json(found), as_json, show_free)
@@ -738,7 +741,7 @@ def ledger_command(
     from measurements.site import foreign_to
     from models.engines import engine_name
     from optimizer.ledger import ledger_json
-    from optimizer.render import show_ledger
+    from optimizer.render.sites import show_ledger
 
     named = read_site(log) if log is not None and (log.is_dir() or log.suffix == ".toml") else Sources()
     path = ledger or named.ledger or (log if not named.site else None)
@@ -764,7 +767,7 @@ def init_command(
 ) -> int:
     """Make a site folder from a config and a ledger."""
     from measurements.init import write_site
-    from optimizer.render import show_init
+    from optimizer.render.sites import show_init
 
     sources = _sources(None, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
     own = load(sources)
@@ -796,7 +799,7 @@ def collect_command(
     """On the host: the facts, the log and the config into one folder, without secrets, for the other commands."""
     from measurements.collect import collect
     from optimizer.collect import collect_json
-    from optimizer.render import show_collect
+    from optimizer.render.sites import show_collect
 
     _print(collect_json(collect(folder, container=container, unit=unit, configs=config or (), root=root)), as_json,
            show_collect)
@@ -825,7 +828,7 @@ def gates_command(
         return 0
     if out is not None:
         write_gates(found, out, force=force)
-    from optimizer.render import show_gates
+    from optimizer.render.sites import show_gates
 
     _print(gates_json(found, out), as_json, show_gates)
     return 0

@@ -13,26 +13,23 @@ from typing import Any, Final
 
 from optimizer import plot
 from optimizer.pictures import NARROW, WIDE, Picture, drawn_parts, inline, pictures, stack_words
-from optimizer.render import (
+from optimizer.render.answers import objective_of
+from optimizer.render.base import (
     DOES,
     amount,
     changes_of,
     figure,
     gives_of,
-    grouped,
-    notes_of,
-    objective_of,
     percent,
     range_of,
-    ranges_of,
     setting_of,
     share_of,
-    shown_points,
     signed,
     span,
     value_on_axis,
-    weights_of,
 )
+from optimizer.render.speeds import grouped, weights_of
+from optimizer.render.tradeoffs import notes_of, ranges_of, shown_points
 from optimizer.stacks import shown
 
 #: The sections, by their id: a word for the list of them, and the heading.

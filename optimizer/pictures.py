@@ -32,7 +32,7 @@ from optimizer.plot import (
     law_picture,
     plain,
 )
-from optimizer.render import amount, setting_of, signed
+from optimizer.render.base import amount, setting_of, signed
 from optimizer.stacks import shown
 
 if TYPE_CHECKING:

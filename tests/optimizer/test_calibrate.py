@@ -22,7 +22,7 @@ from optimizer.calibrate import Calibration, calibrate
 from optimizer.calibrated import calibrate_json
 from optimizer.check import MissingFacts
 from optimizer.lower import Reach, Side
-from optimizer.render_calibrate import show_calibrate
+from optimizer.render.calibrate import show_calibrate
 from optimizer.solve import Disagreement, OutOfTime
 from tests.optimizer.servers import ask
 from tests.optimizer.test_schema import VALIDATORS, answered, edited, valid

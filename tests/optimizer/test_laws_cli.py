@@ -169,7 +169,7 @@ def test_wrong_words(capsys: Capture) -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_what_people_read(width: int, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is cut off or wider than the screen, and no name is taken for markup."""
-    monkeypatch.setattr("optimizer.render._WIDTH", width)
+    monkeypatch.setattr("optimizer.render.base._WIDTH", width)
     server, text = MEASURED["stated pair"]
     words = measured(tmp_path, server, text, "points [bold]of mine[-].csv")
     for command in (["laws"], ["laws", "--metric", "prefill"], ["solve", "--goal", "prefill", "--top", "1"],

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from models.engines import build, resolve
-from optimizer.render import amount
+from optimizer.render.base import amount
 from tests.optimizer.servers import ask
 from tests.optimizer.test_laws_cli import PAIR
 

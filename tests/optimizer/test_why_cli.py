@@ -117,7 +117,7 @@ def test_every_kind_of_server(server: Server, words: tuple[str, ...], code: int,
     said = ask(capsys, "why", *server.words(tmp_path), *words, "--json")
     assert said.code == code, said.out
     document = explained(said)
-    monkeypatch.setattr("optimizer.render._WIDTH", 80)
+    monkeypatch.setattr("optimizer.render.base._WIDTH", 80)
     shown = ask(capsys, "why", *server.words(tmp_path), *words)
     assert shown.code == code
     flat = " ".join(shown.out.split())

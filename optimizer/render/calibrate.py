@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from models.interval import GIB, MIB
-from optimizer.render import _console, _count, _heading, _list, _safe, _table, amount, setting_of, span
+from optimizer.render.base import amount, number_of, safe, setting_of, show_heading, show_list, span, table_of, terminal
 
 #: Conflicts that are shown; the rest are in the JSON.
 _CONFLICTS: Final = 8
@@ -20,15 +20,15 @@ _WORDS: Final = {
 
 def show_calibrate(document: dict[str, Any]) -> None:
     """``calibrate`` as tables."""
-    console = _console()
+    console = terminal()
     stated = [item for item in document["statements"] if item["says_something"]]
-    whole = _count(len(document["statements"]), "statement") + " of " + _count(
+    whole = number_of(len(document["statements"]), "statement") + " of " + number_of(
         len({item["observation"] for item in document["statements"]}), "observation")
     if document["consistent"]:
-        _heading(console, document, f"[green]{whole} can all be true[/]"
+        show_heading(console, document, f"[green]{whole} can all be true[/]"
                  + (f"; {len(stated)} of them depend on a constant" if document["statements"] else ""))
     else:
-        _heading(console, document, f"[red]{whole} cannot all be true[/]")
+        show_heading(console, document, f"[red]{whole} cannot all be true[/]")
         _conflicts(console, document)
     for reading in document["readings"]:
         _reading(console, reading, paste=len(document["readings"]) == 1)
@@ -36,20 +36,20 @@ def show_calibrate(document: dict[str, Any]) -> None:
     _compared(console, document["compared"])
     if document["drift"] is not None:
         _drift(console, document["drift"])
-    _list(console, "Not judged, for lack of", [f"{item['name']}: {item['how']}" for item in document["open_facts"]])
-    _list(console, "Notes", document["warnings"])
+    show_list(console, "Not judged, for lack of", [f"{item['name']}: {item['how']}" for item in document["open_facts"]])
+    show_list(console, "Notes", document["warnings"])
 
 
 def _conflicts(console: Any, document: Mapping[str, Any]) -> None:
     conflicts = document["conflicts"]
     common = set(conflicts[0]).intersection(*conflicts[1:]) if conflicts else set()
     if common and len(conflicts) > 1:
-        console.print(f"\nEvery conflict holds: [bold]{_safe(', '.join(sorted(common)))}[/]")
+        console.print(f"\nEvery conflict holds: [bold]{safe(', '.join(sorted(common)))}[/]")
     console.print("\n[bold]Each of these sets is impossible, and would be possible without any one of its members[/]")
     against = {item["name"]: item["against"] for item in document["statements"]}
     for conflict in conflicts[:_CONFLICTS]:
         why = [text for name in conflict for text in against[name]]
-        console.print("  - " + _safe("; ".join(conflict) + (f" ({'; '.join(why)})" if why else "")))
+        console.print("  - " + safe("; ".join(conflict) + (f" ({'; '.join(why)})" if why else "")))
     more = len(conflicts) - _CONFLICTS
     if more > 0:
         console.print(f"  and {more} more (--json has all)")
@@ -65,7 +65,7 @@ def _conflicts(console: Any, document: Mapping[str, Any]) -> None:
 
 def _reading(console: Any, reading: Mapping[str, Any], *, paste: bool) -> None:
     if reading["left_out"]:
-        console.print(f"\n[bold]If all is true but this: {_safe('; '.join(reading['left_out']))}[/]")
+        console.print(f"\n[bold]If all is true but this: {safe('; '.join(reading['left_out']))}[/]")
     if not reading["constants"]:
         console.print("\nNothing that was stated depends on a constant of the engine that is uncertain.")
         return
@@ -84,14 +84,14 @@ def _reading(console: Any, reading: Mapping[str, Any], *, paste: bool) -> None:
             found = constant[end]
             by = "; ".join(found["by"]) or ("nothing that was stated" if found["explained"] else
                                             "no time was left to say by which")
-            console.print(f"    no {word} by: {_safe(by)}{_how(found)}")
+            console.print(f"    no {word} by: {safe(by)}{_how(found)}")
     if paste and reading["site_facts"]:
         agree = all(constant["declared_stands"] == "inside" for constant in reading["constants"])
         console.print("\nThe declared values agree with all of it. To reckon with these observations alone, as --fact "
                       "or in site.toml:" if agree else "\nTo reckon with it, as --fact or in site.toml:")
-        console.print(_safe("[facts]"))
+        console.print(safe("[facts]"))
         for line in reading["site_facts"]:
-            console.print(_safe(line))
+            console.print(safe(line))
 
 
 def _how(end: Mapping[str, Any]) -> str:
@@ -112,7 +112,7 @@ def _observations(console: Any, document: Mapping[str, Any]) -> None:
         return
     under = "" if document["consistent"] else ", whichever of the largest sets is true"
     console.print(f"\n[bold]What the engine's arithmetic says of each now{under}[/]")
-    table = _table("setting", "observed", "the model says", "by", ("need, GiB", "right"), ("there is, GiB", "right"),
+    table = table_of("setting", "observed", "the model says", "by", ("need, GiB", "right"), ("there is, GiB", "right"),
                    ("left, GiB", "right"))
     for item in document["observations"]:
         said = "asked" if item["asked"] else _WORDS.get(item["outcome"] or "", "")
@@ -124,7 +124,7 @@ def _observations(console: Any, document: Mapping[str, Any]) -> None:
         figures = ("", "", "", "") if bound is None else (
             bound["name"], *(_gib(bound[key]) for key in ("need", "limit", "slack")))
         colour = "red" if wrong else "green" if len(item["outcomes"]) == 1 else "yellow"
-        table.add_row(_safe(item["about"]), said, f"[{colour}]{can}[/]", *figures)
+        table.add_row(safe(item["about"]), said, f"[{colour}]{can}[/]", *figures)
     console.print(table)
 
 
@@ -142,7 +142,7 @@ def _compared(console: Any, pairs: Sequence[Mapping[str, Any]]) -> None:
     console.print("\n[bold]Settings that differ in one knob alone[/]")
     for pair in pairs:
         console.print(f"  {pair['knob']} {setting_of(pair['from'])} -> {setting_of(pair['to'])} "
-                      f"({_safe(pair['observations'][0])}, {_safe(pair['observations'][1])})")
+                      f"({safe(pair['observations'][0])}, {safe(pair['observations'][1])})")
         for key, word in (("moved", "moves"), ("undecided", "may move")):
             moved = [f"{item['name']} by {_signed(item['by'], item['unit'])}" for item in pair[key]]
             if moved:
@@ -157,11 +157,11 @@ def _signed(by: Mapping[str, int], unit: str) -> str:
 
 
 def _drift(console: Any, drift: Mapping[str, Any]) -> None:
-    console.print(f"\n[bold]From boot to boot ({_safe(', '.join(drift['boots']))})[/]")
+    console.print(f"\n[bold]From boot to boot ({safe(', '.join(drift['boots']))})[/]")
     facts = [item for item in drift["facts"] if item["apart"] > 0]
     rows = [item for item in drift["rows"] if item["apart"] > 0 or item["less_predicted"] is not None]
     if drift["facts"] or drift["rows"]:
-        table = _table("what", "kind", ("from least to greatest", "right"), ("boots differ by", "right"),
+        table = table_of("what", "kind", ("from least to greatest", "right"), ("boots differ by", "right"),
                        ("printed less predicted", "right"))
         for item in facts:
             table.add_row(item["name"], item["kind"], span(item["low"], item["high"], item["unit"]),
@@ -177,9 +177,9 @@ def _drift(console: Any, drift: Mapping[str, Any]) -> None:
         named = [item["name"] for item in same if item.get("kind", "printed") != "printed"]
         if same:
             more = f"{len(same) - len(named)} more figures" if len(same) > len(named) else ""
-            console.print("  the same at every boot, as far as printed: " + _safe(", ".join([*named, more] if more else
+            console.print("  the same at every boot, as far as printed: " + safe(", ".join([*named, more] if more else
                                                                                       named)))
         if any(item["kind"] == "each boot" for item in facts):
             console.print("  what is measured anew at each boot is no constant: reckon with the worst that it was")
     for item in drift["other"]:
-        console.print(f"  {_safe(item['boot'])} is not compared: {_safe(item['why'])}")
+        console.print(f"  {safe(item['boot'])} is not compared: {safe(item['why'])}")
