@@ -18,10 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from measurements.config.clean import secret_words, without_secrets
-from measurements.config.secrets import SECRET, redact
+from measurements.config.secrets import redact
+from measurements.copies import cleaned, figures, settings, without_words
 from measurements.records import ReadError
 
 State = Literal["taken", "absent", "empty", "no permission", "timed out", "failed", "unusable", "not asked"]
@@ -288,7 +289,7 @@ class _Collection:
 
     def _clean(self, text: str) -> str:
         """``text`` without what looks like a secret, or is one of a config's."""
-        return _without(redact(text), self._secrets)
+        return without_words(redact(text), self._secrets)
 
     # the operator's files
 
@@ -554,18 +555,16 @@ class _Collection:
             place = self._folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("w", encoding="utf-8", newline="") as out:
-                out.write(self._readable(name, redact(text)))
+                out.write(self._readable(name, text))
 
     def _readable(self, name: str, text: str) -> str:
-        """``text`` without the words of a config's secrets, but for those without which it cannot be read."""
-        words = {word for word in self._secrets if word in text}
-        read = _figures if name == LOG else _settings if name in self._configs.values() else None
-        if not words or read is None or read(_without(text, words)) == (before := read(text)):
-            return _without(text, words)
-        needed = {word for word in words if read(_without(text, {word})) != before}
-        self._kept.append(f"{name}: a word that a config keeps under a secret's name is one without which this "
-                          "file cannot be read: it stays there")
-        return _without(text, words - needed)
+        """``text`` without secrets, but for words without which it cannot be read."""
+        read = figures if name == LOG else settings if name in self._configs.values() else None
+        text, stayed = cleaned(text, self._secrets, read)
+        if stayed:
+            self._kept.append(f"{name}: a word that a config keeps under a secret's name is one without which this "
+                              "file cannot be read: it stays there")
+        return text
 
     def notes(self, server: _Server, named: str | None) -> Iterator[str]:
         yield from self._kept
@@ -574,12 +573,6 @@ class _Collection:
                    "before it starts" + ("" if named else ", or name it with --container or --unit"))
         if any(item.command for item in self.items):
             yield "what a command below gives is not redacted; or collect again with sudo into another folder"
-
-
-def _without(text: str, words: Iterable[str]) -> str:
-    for word in sorted(words, key=len, reverse=True):
-        text = text.replace(word, SECRET)
-    return text
 
 
 def _number(done: Ran | None) -> int | None:
@@ -599,29 +592,6 @@ def _worst(told: Iterable[tuple[State, str, str | None]]) -> tuple[State, str, s
     order: tuple[State, ...] = ("no permission", "timed out", "failed", "empty", "absent")
     state, _, command = min(told, key=lambda item: (order.index(item[0]), item[2] is None))
     return state, "; ".join(dict.fromkeys(why for _, why, _ in told)), command
-
-
-def _figures(text: str) -> Any:
-    """What the reader makes of a log; None where it is none."""
-    from measurements.ledger import read_boot
-    from measurements.ledger.text import plain
-
-    try:
-        boot = read_boot(plain(text), LOG)
-    except ReadError:
-        return None
-    return (boot.engine, boot.version, boot.generation, boot.boots, boot.missing,
-            *({name: (item.value, item.unit) for name, item in part.items()}
-              for part in (boot.facts, boot.rows, boot.knobs)))
-
-
-def _settings(text: str) -> Any:
-    """What the reader makes of a config."""
-    from measurements.config.read import again
-
-    found = again({"": text})
-    return ([(item.setting.key, item.setting.value, item.setting.scope) for item in found.found],
-            [image for image, _, _ in found.images])
 
 
 def _manifest(found: Collected) -> str:

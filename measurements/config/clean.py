@@ -13,6 +13,7 @@ from measurements.config.trace import Stretch
 
 #: Shorter words are no secrets worth looking for elsewhere: they would tear holes into figures.
 _LEAST: Final = 6
+_SCHEME = re.compile(r"^(?:bearer|basic|token)\s+", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^\s/@:'\"]+:([^\s/@'\"]+)@")
 
 
@@ -30,15 +31,15 @@ def without_secrets(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def secret_words(texts: Mapping[str, str]) -> set[str]:
-    """The words that :func:`without_secrets` takes out, but for those too short or too plain to be looked for."""
+    """The words that :func:`without_secrets` takes out, but for those too short to be looked for."""
     found = {line for source, start, end in _hidden(texts) for line in source.text[start:end].splitlines()}
     for text in texts.values():
         found.update(_taken_out(text))
     words = set[str]()
     for word in found:
         word = word.strip("\"' \t")
-        words |= {word, *_LOGIN.findall(word), *_decoded(word)}
-    return {word for word in words if len(word) >= _LEAST and not word.isdigit()}
+        words |= {word, _SCHEME.sub("", word), *_LOGIN.findall(word), *_decoded(word)}
+    return {word for word in words if len(word) >= _LEAST}
 
 
 def _hidden(texts: Mapping[str, str]) -> set[Stretch]:

@@ -26,6 +26,7 @@ _SHAPES = re.compile(
     r"|AIza[A-Za-z0-9_\-]{20,}|nvapi-[A-Za-z0-9_\-]{6,}|eyJ[A-Za-z0-9_\-]{4,}(?:\.[A-Za-z0-9_\-]*){1,4})")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)(\s+)([A-Za-z0-9._~+/=\-]{6,})")
 _LOGIN = re.compile(r"(://)[^\s/@'\"]+@")
+_SIGNED = re.compile(r"(?i)([?&](?:sig|signature|[\w\-]+-signature)=)[^&\s\"'<>]+")
 _BLOB = re.compile(r"(?<![A-Za-z0-9+/_=.~:\-])[A-Za-z0-9+/_=\-]{20,}")
 _AFTER_COLON_OR_EQUALS = re.compile(r"(?<=[=:])[A-Za-z0-9+/_=\-]{20,}")
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
@@ -42,6 +43,9 @@ _LEAD = re.compile(r"[ \t+#;\-]*(?:export[ \t]+)?[\"']?")
 _BLOCK = re.compile(r"[|>][+\-0-9]*$")
 _PEM_LINE = re.compile(r"[\s\"'+#\-]*(?:[\w.\-]+ *\| ?)?(?:[A-Za-z0-9+/]+={0,2}[\s\"',\\]*$|(?:Proc-Type|DEK-Info):)")
 _QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'")
+# Up to a quote that closes a text, and not one in its middle.
+_CLOSING: Final = {'"': re.compile(r'(?:\\.|[^\\"]|"(?![\s,;\]})]|$))*(?=")'),
+                   "'": re.compile(r"(?:''|[^']|'(?![\s,;\]})]|$))*(?=')")}
 _BEHIND = re.compile(r"[ \t]*(?:[,\]}\"'].*|#.*)?\r?$")
 _CURL_USER = re.compile(r"(\bcurl\b.*?[ \t](?:-u|--user|--proxy-user)(?:=|[ \t]+)[\"']?[^\s:\"']+:)[^\s\"']+")
 _LAST_KEY = re.compile(r"(?<![A-Za-z0-9_.\-])-*[A-Za-z_][A-Za-z0-9_.\-]*$")
@@ -144,6 +148,7 @@ def _line(line: str, *, named: bool = True) -> str:
     """``line`` without secrets: words that look like one, and with ``named`` the values of what is called one."""
     line = _SHAPES.sub(SECRET, line)
     line = _LOGIN.sub(rf"\1{SECRET}@", line)
+    line = _SIGNED.sub(rf"\1{SECRET}", line)
     line = _CURL_USER.sub(rf"\1{SECRET}", line)
     if named:
         line = _pairs(_FLAG.sub(_flag, line))
@@ -188,7 +193,8 @@ def _pairs(line: str) -> str:
         if _DONE.fullmatch(line, start) or line[start:].rstrip() in ("{", "["):
             continue
         name = match.start("key")
-        own = line[name - 1] if name and line[name - 1] in "\"'" and line[match.end("key")] == line[name - 1] else ""
+        before = line[name - 1] if name and line[name - 1] in "\"'" else ""
+        own = before if line[match.end("key")] == before else ""
         quoted = _QUOTED.match(line, start) if own else None
         if quoted is not None:  # as JSON has it
             out.append(f"{line[start]}{SECRET}{line[start]}")
@@ -196,6 +202,10 @@ def _pairs(line: str) -> str:
         elif flow is not None:
             out.append(f"{own}{SECRET}{own}")
             position = flow
+        elif before and not own:  # key and value stand in quotes together, as in a list of KEY=VALUE
+            closing = _CLOSING[before].match(line, start)
+            position = closing.end() if closing else len(line.rstrip("\r"))
+            out.append(_hide(line[start:position]) if position > start else "")
         elif match.start("key") <= first or word is None:
             # A value at the start of a line may hold spaces: all of it goes.
             out.append(_hide(line[start:].rstrip()))
@@ -228,10 +238,14 @@ def _blob(match: re.Match[str]) -> str:
     if text.startswith(("/", "--")) or match.string[:match.start()].endswith("sha256:"):
         return text
     run = _RUN.search(text)
-    if run is None:
+    padded = text.endswith("=") and len(text) % 4 == 0  # base64 has its own marks in between
+    if run is None and not padded:
         return text
-    kinds = sum(any(test(c) for c in run[0]) for test in (str.isupper, str.islower, str.isdigit))
-    mixed = kinds >= 2 and any(c.isdigit() for c in run[0])
-    counts = Counter(run[0])
-    entropy = -sum(n / len(run[0]) * log2(n / len(run[0])) for n in counts.values())
+    judged = text if run is None else run[0]
+    kinds = sum(any(test(c) for c in judged) for test in (str.isupper, str.islower, str.isdigit))
+    if run is None and kinds < 3:
+        return text
+    mixed = kinds >= 2 and any(c.isdigit() for c in judged)
+    counts = Counter(judged)
+    entropy = -sum(n / len(judged) * log2(n / len(judged)) for n in counts.values())
     return SECRET if (mixed or kinds == 2) and len(text) >= 24 and entropy > 3.0 else text

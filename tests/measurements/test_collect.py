@@ -345,6 +345,27 @@ def test_the_password_of_a_login_is_looked_for_alone(tmp_path: Path) -> None:
     assert "bob said <secret> twice" in (tmp_path / "out" / "boot.log").read_text(encoding="utf-8")
 
 
+def test_a_key_behind_its_scheme_and_digits_alone(tmp_path: Path) -> None:
+    """Digits count as a whole word only: they may be part of a figure."""
+    own = put(tmp_path, "serve.env", f"CTX=1\nHEADERS=Authorization: Bearer {WORD}\nDB_PASSWORD=48151623\n")
+    text = f"{log('halogen-fits')}with {WORD}\npin 48151623, 3448151623 B, 0.48151623\n"
+    ask, _ = answers(podman=Ran(0, text.encode()))
+    collect(tmp_path / "out", container="llm", configs=[own], ask=ask)
+    told = (tmp_path / "out" / "boot.log").read_text(encoding="utf-8")
+    assert told.endswith("with <secret>\npin <secret>, 3448151623 B, 0.48151623\n")
+
+
+def test_a_compose_file_can_be_read_as_before(tmp_path: Path) -> None:
+    own = put(tmp_path, "compose.yml", "services:\n  llm:\n    image: x/halogen:0.13.0\n"
+              "    environment:\n      - HALOGEN_CTX=4\n"
+              f'    labels:\n      - "proxy.auth.users=admin:{WORD}/"\n      - "a=b"\n')
+    collect(tmp_path / "out", configs=[own], root=system(tmp_path / "root"))
+    copy = tmp_path / "out" / "compose.yml"
+    assert WORD not in copy.read_text(encoding="utf-8")
+    before, after = ([(item.key, item.value) for item in read_config([file]).settings] for file in (own, copy))
+    assert before == after == [("HALOGEN_CTX", "4")]
+
+
 def test_a_word_of_the_engine_is_not_torn_out_of_its_log(tmp_path: Path) -> None:
     own = put(tmp_path, "serve.env", f"CTX=1\nSORT_KEY=memory\nDB_PASSWORD=halogen\nAPI_KEY={WORD}\n")
     text = f"{log('halogen-fits')}seen {WORD}\n"

@@ -66,7 +66,8 @@ WORD = "opensesame"
     f"-----BEGIN RSA PRIVATE KEY-----\n{WORD}\n{WORD}\n-----END RSA PRIVATE KEY-----",
     f"- name: DB_PASSWORD\n  value: |\n    {WORD}\n    {WORD}", f"secrets:\n  a: {WORD}\n  b: {WORD}",
     f"secrets: {{a: {WORD}, b: [{WORD}]}}", f'{{"a": {{"token": "{WORD} {WORD}"}}}}', f"ROOTPW={WORD}",
-    f"curl -sf -u me:{WORD} http://x"])
+    f"curl -sf -u me:{WORD} http://x", f"http://x/y?a=1&X-Amz-Signature={WORD}&b=2",
+    f"SHARE=https://x/y?sig={WORD}"])
 def test_redacted_text_keeps_its_lines_and_loses_its_secrets(line: str) -> None:
     shown = redact(line)
     assert WORD not in shown
@@ -97,6 +98,25 @@ def test_json_stays_json() -> None:
                                         "auth": SECRET}
     spread = json.dumps({"auth": {"pw": WORD}, "n": 1}, indent=2)
     assert json.loads(redact(spread)) == {"auth": {"pw": SECRET}, "n": 1}
+
+
+@pytest.mark.parametrize(("line", "shown"), [
+    (f'- "proxy.auth.users={WORD}:$$apr1$$x/"', '- "proxy.auth.users=<secret>"'),
+    (f"- 'A_TOKEN={WORD} it''s'  # ours", "- 'A_TOKEN=<secret>'  # ours"),
+    (f'["A_TOKEN={WORD} b", "CTX=4"]', '["A_TOKEN=<secret>", "CTX=4"]'),
+    (f'- "A_TOKEN={WORD}\\"{WORD}"\r', '- "A_TOKEN=<secret>"\r'),
+    (f'"A_TOKEN={WORD}"b"{WORD}"', '"A_TOKEN=<secret>"'),
+    (f'"A_TOKEN={WORD}', '"A_TOKEN=<secret>'),
+    ('- "A_TOKEN="', '- "A_TOKEN="'), ('- "A_TOKEN=$A_TOKEN"', '- "A_TOKEN=$A_TOKEN"'),
+])
+def test_quotes_around_key_and_value_stay_closed(line: str, shown: str) -> None:
+    assert redact(line) == shown
+
+
+def test_random_bytes_in_base64_with_its_own_marks() -> None:
+    assert redact("seen yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk= here") == "seen <secret> here"
+    for line in ("path=/models/some/longer/folder=", "=" * 40, "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o="):
+        assert redact(line) == line
 
 
 def test_a_key_that_never_ends_takes_nothing_else_along() -> None:

@@ -44,6 +44,27 @@ def test_a_copied_manifest_leaves_its_secrets_behind(tmp_path: Path, capsys: Cap
     assert not [secret for secret in (*SECRETS, "plain words of it") if secret in copied]
 
 
+def test_what_init_copies_holds_no_secret_of_any_file(tmp_path: Path, capsys: Capture) -> None:
+    own = put(tmp_path, "own/halogen.env", HALOGEN_READ.config["halogen.env"] + "DB_PASSWORD=plain-and-weak\n")
+    log = put(tmp_path, "own/boot.log", f"{HALOGEN_LOG}login with plain-and-weak\n")
+    words = ["--config", str(own), "--ledger", str(log)]
+    assert ask(capsys, "init", str(tmp_path / "site"), *words, "--copy").code == 0
+    assert "plain-and-weak" not in "".join(
+        path.read_text(encoding="utf-8") for path in (tmp_path / "site").iterdir())
+    before, after = (ask(capsys, "check", *more, "--json").document for more in (words, [str(tmp_path / "site")]))
+    assert after["quantities"] == before["quantities"]
+
+
+def test_init_leaves_the_files_that_lie_there_already(tmp_path: Path, capsys: Capture) -> None:
+    text = HALOGEN_READ.config["halogen.env"] + f"API_KEY={KEY}\n"
+    own, log = put(tmp_path, "site/halogen.env", text), put(tmp_path, "boot.log", f"{HALOGEN_LOG}key {KEY}\n")
+    said = ask(capsys, "init", str(tmp_path / "site"), "--config", str(own), "--ledger", str(log), "--copy")
+    assert said.code == 0
+    assert own.read_text(encoding="utf-8") == text
+    assert KEY not in (tmp_path / "site" / "boot.log").read_text(encoding="utf-8")
+    assert ask(capsys, "check", str(tmp_path / "site")).code in (0, 3)
+
+
 def test_a_card_that_the_server_does_not_use_is_none_of_its_cards(tmp_path: Path, capsys: Capture) -> None:
     """The kernel counts the screen's card and the processor's own, and numbers none as the engine does."""
     root = system(tmp_path / "root")
