@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -308,7 +308,9 @@ def _rate_json(rate: Rate | None) -> Mapping[str, Any] | None:
 
 
 def _counters_json(snapshot: Snapshot | None) -> Mapping[str, float | None] | None:
-    return None if snapshot is None or not snapshot.said else asdict(snapshot)
+    if snapshot is None or not snapshot.said:
+        return None
+    return {name: getattr(snapshot, name) for name in ("preemptions", "evictions", "kv_use")}
 
 
 def exit_code(document: Mapping[str, Any], asked: Asked) -> int:

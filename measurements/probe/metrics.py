@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Sign = Literal["preemptions", "evictions", "kv_use"]
+Sign = Literal["preemptions", "evictions", "kv_use", "generated", "running"]
 
 _SAMPLE = re.compile(r"(?P<name>[A-Za-z_:][A-Za-z0-9_:]*)(?:\{(?:[^\"}]|\"(?:\\.|[^\"\\])*\")*\})?"
                      r"\s+(?P<value>\S+)(?:\s+-?\d+)?")
@@ -17,6 +17,8 @@ _NAMES: Final[Mapping[Sign, tuple[re.Pattern[str], ...]]] = {
     "preemptions": (re.compile(r"preempt\w*_total$|preemptions$"),),
     "evictions": (re.compile(r"evict\w*_total$|evictions$"),),
     "kv_use": (re.compile(r"(?:kv|gpu)_cache_usage(?:_perc|_ratio)?$|kv_util$"),),
+    "generated": (re.compile(r"(?:generation_tokens|generated_tokens|tokens_predicted)_total$"),),
+    "running": (re.compile(r"(?:num_requests_running|requests_processing)$"),),
 }
 #: Longest line that is read: a sample of a counter is shorter.
 _LONGEST: Final = 4096
@@ -26,12 +28,15 @@ _LONGEST: Final = 4096
 class Snapshot:
     """One look: what was counted so far, summed over labels; None where the server does not count it.
 
-    ``kv_use`` is the share of the KV cache in use, from 0 to 1, the largest of several.
+    ``kv_use`` is the share of the KV cache in use, from 0 to 1, the largest of several; ``generated`` are tokens and
+    ``running`` requests, of whomever.
     """
 
     preemptions: float | None = None
     evictions: float | None = None
     kv_use: float | None = None
+    generated: float | None = None
+    running: float | None = None
 
     @property
     def said(self) -> bool:
@@ -41,7 +46,7 @@ class Snapshot:
 
 def read_metrics(text: str) -> Snapshot:
     """The counters of a Prometheus page; what is not a finite number above or at 0 is passed over."""
-    found: dict[Sign, list[float]] = {"preemptions": [], "evictions": [], "kv_use": []}
+    found: dict[Sign, list[float]] = {"preemptions": [], "evictions": [], "kv_use": [], "generated": [], "running": []}
     for line in text.splitlines():
         if line.startswith("#") or len(line) > _LONGEST:
             continue
@@ -55,7 +60,7 @@ def read_metrics(text: str) -> Snapshot:
                     found[sign].append(value)
     use = max(found["kv_use"], default=None)
     return Snapshot(_sum(found["preemptions"]), _sum(found["evictions"]),
-                    use if use is None or use <= 1 else use / 100)
+                    use if use is None or use <= 1 else use / 100, _sum(found["generated"]), _sum(found["running"]))
 
 
 def rose(before: Snapshot | None, after: Snapshot | None, sign: Literal["preemptions", "evictions"]) -> float | None:
@@ -75,7 +80,8 @@ def began_anew(before: Snapshot | None, after: Snapshot | None) -> bool:
     if before is None or after is None:
         return False
     return any(first is not None and last is not None and last < first for first, last in (
-        (before.preemptions, after.preemptions), (before.evictions, after.evictions)))
+        (before.preemptions, after.preemptions), (before.evictions, after.evictions),
+        (before.generated, after.generated)))
 
 
 def changes(before: Snapshot | None, after: Snapshot | None) -> Snapshot | None:

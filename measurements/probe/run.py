@@ -24,6 +24,9 @@ WORSE: Final = 10
 SLACK: Final = 1.0
 #: The clock here and the server's own timings are said to disagree beyond this share.
 DISAGREE: Final = 0.1
+#: Tokens that came so many times slower than the server says it made them are no figure of the server.
+SLOWED: Final = 2
+_CLOCK: Final = "the clock here"
 #: A cold prompt of which a cache answered more makes no prefill figure: the head of a chat template is always there
 #: again. What a cache answered is not counted as computed.
 CACHED: Final = 0.02
@@ -31,6 +34,9 @@ CACHED: Final = 0.02
 _FILLED: Final = 0.95
 #: Engines that draft may go beyond the tokens asked for, by this share.
 _BEYOND: Final = 0.1
+#: Others were served where the server generated more than was asked for here, by this share and these tokens.
+_OTHERS: Final = 0.1
+_OTHERS_TOKENS: Final = 16
 #: The part of the time that is kept for a last look at the counters, and its seconds at most.
 _LAST: Final = 0.05
 _LAST_LOOK: Final = 1.0
@@ -43,6 +49,7 @@ _OPTIONAL: Final[dict[str, Any]] = {
     "ignore_eos": True, "min_tokens": 0, "chat_template_kwargs": {"enable_thinking": False},
     "stream_options": {"include_usage": True}, "seed": 0,
 }
+_ON_THE_WAY: Final = "something on the way slows the stream down (probe the server itself), or the timings are not true"
 _MARKER_TASK: Final = ("\n\nWhat is the marker of this text, which its first line names? Answer with the marker alone.")
 
 
@@ -138,6 +145,9 @@ class Probe:
         self._without: set[str] = set()
         self._best_decode = self._best_prefill = math.inf  # seconds a token
         self._lock = threading.Lock()
+        self._slowed = False  # streams come later than the server makes them
+        self._own = 0  # tokens generated for this probe, or that may have been
+        self._beyond = 0.0  # what the server counts beyond them, at most so far: its counter may lag behind
 
     # ---- meeting the server
 
@@ -274,7 +284,7 @@ class Probe:
                 return
 
     def _leg(self, leg: Leg) -> None:
-        start = self.after
+        start, own = self.after, self._own
         try:
             if leg.kind == "boundary":
                 found = self._boundary(leg)
@@ -294,12 +304,27 @@ class Probe:
         if harm is not None and leg.kind != "boundary":
             found = replace(found, refused=(*found.refused, *(f"{what}: harm was seen while it ran"
                                                               for what in ("prefill", "decode"))))
+        elif (others := self._others(self._own - own)) and leg.kind != "boundary":
+            found = replace(found, refused=(*found.refused, *(
+                f"{what}: others were served meanwhile ({others:,.0f} tokens)" for what in ("prefill", "decode"))))
+        running = 0.0 if self.after is None else self.after.running
+        if running:  # no reason to refuse it: such a gauge may lag behind
+            found = replace(found, notes=(*found.notes, f"requests of others that ran as it ended, by the server's "
+                                                        f"gauge: {running:,.0f}"))
         self.found.append(found)
         unkept = self.keep(found)
         if harm is not None:
             raise _Stop(harm, harm=True)
         if unkept is not None:
             raise _Stop(unkept, harm=False)
+
+    def _others(self, own: int) -> float:
+        """Tokens that the server generated for others in a leg that had ``own`` itself; 0 where it does not tell."""
+        if self.before is None or self.after is None or self.after.generated is None:
+            return 0.0
+        beyond = self.after.generated - (self.before.generated or 0.0) - self._own
+        others, self._beyond = beyond - self._beyond, max(beyond, self._beyond)
+        return others if others > _OTHERS * own + _OTHERS_TOKENS else 0.0
 
     def _harm(self, found: Measured, leg: Leg) -> str | None:
         """What of harm a leg shows: a marker that is missing, preemptions, tokens ten times slower than the best."""
@@ -364,6 +389,10 @@ class Probe:
         elif cached and cached > min(max(CACHED * tokens_in, TEMPLATE), tokens_in / 4):
             refused.append(f"prefill: a cache answered {cached:,} of {tokens_in:,} tokens of a prompt with a new head")
         refused += self._no_decode(decode, generated, ANSWER, leg.answer)
+        if decode is not None and decode.how == _CLOCK and (decode.other or 0) > SLOWED * decode.value:
+            self._slowed = True
+            refused.append(f"decode: {_rate(decode.value)} here, {_rate(decode.other or 0)} by the server's timings: "
+                           f"{_ON_THE_WAY}")
         return Measured(leg.kind, leg.depth, leg.rep, 1, tokens_in, cached, generated, prefill, decode,
                         first=answer.first if answer.paced else None, total=answer.total, notes=tuple(notes),
                         refused=tuple(refused))
@@ -411,6 +440,10 @@ class Probe:
         most = max((count for count in generated if count is not None), default=0)
         if most > leg.answer * (1 + _BEYOND):
             refused += self._no_decode(None, most, 0, leg.answer)
+        elif not all(answer.paced for answer in answers):
+            refused.append("decode: the streams came in lumps, so that they have no times")
+        elif self._slowed:
+            refused.append(f"decode: {_ON_THE_WAY}")
         elif total is None or within is None:
             refused.append("decode: the streams did not write at the same time, or their tokens were not counted")
         else:
@@ -420,8 +453,8 @@ class Probe:
         cached = [answer.cached for answer in answers if answer.cached is not None]
         return Measured(
             leg.kind, leg.depth, leg.rep, leg.streams, tokens_in, max(cached, default=None), within,
-            decode=None if total is None else Rate(total, "the clock here"), each=each,
-            first=max((answer.first for answer in answers if answer.first is not None), default=None),
+            decode=None if total is None else Rate(total, _CLOCK), each=each,
+            first=max((answer.first for answer in answers if answer.first is not None and answer.paced), default=None),
             total=max(answer.total for answer in answers), notes=tuple(notes), refused=tuple(refused))
 
     def _boundary(self, leg: Leg) -> Measured:
@@ -534,7 +567,7 @@ class Probe:
             later = sum(mark > marks[0] for mark in marks) / len(marks)
             clock = generated * later / (marks[-1] - marks[0])
         if clock is not None and (own is None or clock <= own * (1 + DISAGREE)):
-            return Rate(clock, "the clock here", own)
+            return Rate(clock, _CLOCK, own)
         return None if own is None else Rate(own, "the server's timings", clock)
 
     # ---- requests
@@ -690,7 +723,10 @@ class Probe:
         """Puts what a request took, as far as the server tells, in the place of what it was charged."""
         if isinstance(outcome, Fault) and outcome.kind in ("busy", "loading", "refused"):
             self.tokens -= cost  # nothing was computed
-        elif isinstance(outcome, Answer) and outcome.prompt_tokens is not None and outcome.generated is not None:
+            return
+        told = outcome.generated if isinstance(outcome, Answer) else None
+        self._own += cost if told is None else told
+        if isinstance(outcome, Answer) and outcome.prompt_tokens is not None and outcome.generated is not None:
             self.tokens += outcome.prompt_tokens + outcome.generated - cost
 
     def _look(self) -> Snapshot | None:

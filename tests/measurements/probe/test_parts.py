@@ -140,6 +140,10 @@ vllm:num_preemptions_total{broken 9
     assert not read_metrics("up 1\n").said
     assert read_metrics("x_kv_cache_usage_perc 62.5").kv_use == 0.625
     assert read_metrics("x_preemptions_total NaN\nx_preemptions_total -1\n").preemptions is None
+    page = "llamacpp:tokens_predicted_total 9\nllamacpp:requests_processing 2\nllamacpp:prompt_tokens_total 5\n"
+    assert read_metrics(page) == Snapshot(generated=9, running=2)
+    page = 'vllm:generation_tokens_total{a="0"} 4\nvllm:generation_tokens_total{a="1"} 5\nvllm:num_requests_running 0\n'
+    assert read_metrics(page) == Snapshot(generated=9, running=0)
     assert rose(Snapshot(3), Snapshot(5), "preemptions") == 2
     assert rose(Snapshot(), Snapshot(5), "preemptions") == 5  # a counter without a sample has counted nothing
     assert rose(Snapshot(9), Snapshot(1), "preemptions") is None  # it began anew
