@@ -302,3 +302,30 @@ def test_options_that_are_repeated_add_up(tmp_path: Path, capsys: Capture) -> No
                    "max_model_len=100000", "--json").document
     assert (document["shape"]["max_num_seqs"], document["shape"]["max_model_len"]) == (3, 100_000)
     assert len(document["facts"]) >= len(BUDGET)
+
+
+def test_the_readme_says_which_command_takes_what() -> None:
+    import re
+
+    import typer.main
+
+    from optimizer.cli import app
+
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    said = " ".join(readme.partition("\nAll take `--json`")[2].partition("Exit codes:")[0].split())
+    commands = typer.main.get_group(app).commands
+    taking = {option: {name for name, command in commands.items()
+                       if any(option in param.opts for param in command.params)}
+              for option in ("--json", "--set", "--fact", "--sessions", "--given", "--at-least", "--at-most", "--free")}
+    assert taking["--json"] == set(commands) == set(re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE))
+
+    def names(text: str) -> set[str]:
+        return set(re.findall(r"`([a-z]+)`", text))
+
+    match = re.search(r"All but (.+) take `--set .+ all of these but (.+) `--fact .+ all of those but (.+) "
+                      r"`--sessions N`\. (.+) take `--given`, `--at-least`, `--at-most` and `--free`\.", said)
+    assert match is not None
+    assert taking["--set"] == set(commands) - names(match[1])
+    assert taking["--fact"] == taking["--set"] - names(match[2])
+    assert taking["--sessions"] == taking["--fact"] - names(match[3])
+    assert taking["--given"] == taking["--at-least"] == taking["--at-most"] == taking["--free"] == names(match[4])
