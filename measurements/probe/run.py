@@ -36,7 +36,7 @@ _FILLED: Final = 0.95
 _BEYOND: Final = 0.1
 #: Others were served where the server generated more than was asked for here, by this share and these tokens.
 _OTHERS: Final = 0.1
-_OTHERS_TOKENS: Final = 16
+OTHERS: Final = 16
 #: The part of the time that is kept for a last look at the counters, and its seconds at most.
 _LAST: Final = 0.05
 _LAST_LOOK: Final = 1.0
@@ -324,7 +324,7 @@ class Probe:
             return 0.0
         beyond = self.after.generated - (self.before.generated or 0.0) - self._own
         others, self._beyond = beyond - self._beyond, max(beyond, self._beyond)
-        return others if others > _OTHERS * own + _OTHERS_TOKENS else 0.0
+        return others if others > _OTHERS * own + OTHERS else 0.0
 
     def _harm(self, found: Measured, leg: Leg) -> str | None:
         """What of harm a leg shows: a marker that is missing, preemptions, tokens ten times slower than the best."""

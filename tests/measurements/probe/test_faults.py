@@ -350,7 +350,8 @@ def served(*counts: int) -> Faults:
                                                    f"vllm:num_requests_running {int(len(counts) == 5)}\n")})
 
 
-def test_what_was_measured_beside_others_is_no_point(engine: int) -> None:
+def test_what_was_measured_beside_others_is_no_point(engine: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "OTHERS", 16)
     with probing(engine, served(100, 620, 1132 + 300, 1644 + 300)) as (probe, _):
         one(probe, 128, 256, 512)
     assert [metrics_of(found) for found in probe.found] == [["prefill", "decode"], [], ["prefill", "decode"]]
@@ -358,7 +359,8 @@ def test_what_was_measured_beside_others_is_no_point(engine: int) -> None:
     assert probe.harm is None
 
 
-def test_a_counter_that_lags_behind_tells_of_no_others(engine: int) -> None:
+def test_a_counter_that_lags_behind_tells_of_no_others(engine: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "OTHERS", 16)
     with probing(engine, served(100, 100, 620, 620, 1644)) as (probe, _):
         one(probe, 128, 256, 512)
     assert [metrics_of(found) for found in probe.found] == [["prefill", "decode"]] * 3
