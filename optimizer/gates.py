@@ -428,7 +428,9 @@ read_settings() {
       line=${line#$'\xef\xbb\xbf'}
       line=${line%$'\r'}
       if [[ ! $line =~ $assignment ]]; then
-        if [[ ! $line =~ ^[[:space:]]*[\#\;] ]] && ! sets_nothing " $line"; then bad=1; fi
+        if [[ ! $line =~ ^[[:space:]]*[\#\;] ]]; then
+          if ! sets_nothing " $line" || ! leaves_all "$line"; then bad=1; fi
+        fi
         continue
       fi
       key=${BASH_REMATCH[2]} value=${BASH_REMATCH[3]}
@@ -469,6 +471,23 @@ sets_nothing() {
   local word='[[:space:];&|({]([A-Za-z_][A-Za-z0-9_]*)[+]?=(.*)$'
   while [[ $rest =~ $word ]]; do
     key=${BASH_REMATCH[1]} rest=${BASH_REMATCH[2]}
+    if ! take; then fine=1; fi
+  done
+  return "$fine"
+}
+
+# Whether a line without KEY=VALUE leaves knobs alone: no other file is read, none is unset or taken from elsewhere.
+leaves_all() {
+  local key value='$' words fine=0
+  read -ra words <<< "$1"
+  case ${words[0]:-} in
+    .|source)
+      echo "$file line $number: a shell alone would read another file here: write its settings into this one"
+      fine=1 ;;
+    unset|read) ;;
+    *) if (( ${#words[@]} > 1 )); then words=(); fi ;;
+  esac
+  for key in "${words[@]}"; do
     if ! take; then fine=1; fi
   done
   return "$fine"
