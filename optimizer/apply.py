@@ -16,10 +16,10 @@ from measurements.config.edit import Edit, edit, unified_diff
 from measurements.config.file import encode
 from measurements.config.secrets import redact
 from measurements.config.write import Written, digest, write_files
-from measurements.history import NAME, file_digest, relative_to, sealed, writing
+from measurements.history import file_digest, relative_to, sealed, writing
 from measurements.ledger.rates import bytes_per_token
 from measurements.records import ReadError
-from measurements.site import Site, Sources
+from measurements.site import Site, Sources, records_of
 from models.declare import EngineModel, Verdict
 from models.evaluate import Quantity, Reader
 from models.interval import Interval
@@ -108,12 +108,9 @@ def record_file(sources: Sources, named: Path | None) -> Path:
 
     Raises ReadError of kind ``usage`` where nothing says.
     """
-    if named is not None:
-        return named
-    if sources.site is not None:
-        return (sources.site if sources.site.is_dir() else sources.site.parent) / NAME
-    if sources.config:
-        return sources.config[0].parent / NAME
+    found = records_of(sources) if named is None else named
+    if found is not None:
+        return found
     raise ReadError("say where the records are: a site folder, --config FILE or --record FILE", kind="usage")
 
 
