@@ -5,7 +5,7 @@ An effect is an interval: what is not known of the fact itself is in it, what bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from models.declare import EngineModel
@@ -60,10 +60,18 @@ class Causes:
         found = []
         for fact in self._moved:
             assert fact.was is not None  # it moved
-            effect = self._effect(row, fact.name)
+            effect = self._between(row, self._ends[fact.name])
             if effect is not None and (effect.low, effect.high) != (0, 0):
                 found.append(Cause(fact.name, fact.unit, fact.now - fact.was, effect, fact.source))
         return tuple(sorted(found, key=lambda cause: -max(abs(cause.effect.low), abs(cause.effect.high))))
+
+    def shift(self, row: str, facts: Collection[str]) -> Interval | None:
+        """What those of ``facts`` that moved do to ``row`` together; None where none did, or the model cannot tell."""
+        moved = [fact for fact in self._moved if fact.name in facts]
+        pairs = [(self._with({fact.name: was.low if low else was.high for fact in moved if (was := fact.was)}),
+                  self._with({fact.name: fact.now.low if least else fact.now.high for fact in moved}))
+                 for low in (True, False) for least in (True, False)]
+        return self._between(row, pairs) if moved else None
 
     def left(self, row: str, printed: Interval, by: Interval) -> Interval | None:
         """What of ``by`` all facts of this boot together do not explain: all of it where the model cannot tell.
@@ -79,14 +87,15 @@ class Causes:
         assert fact.was is not None  # it moved
         for was in (fact.was.low, fact.was.high):
             for now in (fact.now.low, fact.now.high):
-                yield self._with(fact.name, was), self._with(fact.name, now)
+                yield self._with({fact.name: was}), self._with({fact.name: now})
 
-    def _with(self, name: str, value: int) -> Reader:
-        return Reader(self._model, Given(self._as_is, {**self._facts, name: Interval(value, value)}), self._shape)
+    def _with(self, facts: Mapping[str, int]) -> Reader:
+        exact = {name: Interval(value, value) for name, value in facts.items()}
+        return Reader(self._model, Given(self._as_is, {**self._facts, **exact}), self._shape)
 
-    def _effect(self, row: str, fact: str) -> Interval | None:
+    def _between(self, row: str, pairs: Iterable[tuple[Reader, Reader]]) -> Interval | None:
         effect: Interval | None = None
-        for old, new in self._ends[fact]:
+        for old, new in pairs:
             before, after = self._value(old, row), self._value(new, row)
             if before is None or after is None:
                 return None

@@ -258,7 +258,7 @@ def show_verdict(document: dict[str, Any]) -> None:
 
 
 def _causes(console: Any, row: Mapping[str, Any]) -> None:
-    if row["status"] != "off":
+    if row["status"] not in ("off", "drifted") or row["name"] in row["anew"]:
         return
     lost = row["by"]["high"] < 0
     parts = [f"{cause['name']} {_change(cause['by'], cause['unit'])} alone makes "
@@ -277,6 +277,8 @@ def _causes(console: Any, row: Mapping[str, Any]) -> None:
 def _row_verdict(row: Mapping[str, Any]) -> str:
     if row["status"] == "off":
         return f"[red]off by {safe(_change(row['by'], row['unit']))}[/]"
+    if row["status"] == "drifted":
+        return f"[yellow]drifted by {safe(_change(row['by'], row['unit']))}[/]"
     if row["status"] == "within":
         exact = row["printed"]["low"] == row["printed"]["high"]
         return f"[green]within what is {'predicted' if exact else 'printed'}[/]"
@@ -348,5 +350,6 @@ def _told(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
     mark = {"held": "[green]held[/]", "off": "[red]off[/]"}.get(status, f"[yellow]{status}[/]")
     seen = "" if verdict["outcome"] in (None, "serves") else f", {safe(verdict['outcome'])}"
     parts = [f"{row['name']} {_change(row['by'], row['unit'])}" for row in verdict["off"]]
+    parts += [f"{row['name']} drifted {_change(row['by'], row['unit'])}" for row in verdict["drifted"]]
     parts += [f"{name} moved" for name in verdict["moved"]]
     return f"{mark}{seen}, {_moment(verdict['time'])}", safe("; ".join(parts))
