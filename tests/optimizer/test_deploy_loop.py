@@ -120,3 +120,18 @@ def test_a_site_by_a_link(tmp_path: Path, capsys: Capture) -> None:
     document = ask(capsys, "verdict", str(link), "--ledger", str(new / "n.log"), "--id", document["prediction"]["id"],
                    "--json").document
     assert any(text.startswith("halogen.env was changed since") for text in document["notes"])
+
+
+@pytest.mark.parametrize("server", [HALOGEN_READ, DERIVED], ids=["env", "script"])
+def test_the_way_back_leaves_the_file_as_it_was(server: Server, tmp_path: Path, capsys: Capture) -> None:
+    site = site_of(tmp_path, server)
+    (name,) = server.config
+    first, then = ("host_reserve_gib=16", "host_reserve_gib=20") if server is HALOGEN_READ else (
+        "max_num_seqs=1", "max_num_seqs=2")
+    before = (site / name).read_bytes()
+    ask(capsys, "apply", str(site), "--to", first, "--write", "--comment")
+    assert b"# shapewright 20" in (site / name).read_bytes()
+    steps = ask(capsys, "plan", str(site), "--to", then, "--json").document["steps"]
+    assert len(steps) == 1
+    assert ask(capsys, "apply", str(site), "--to", then, "--write").code == 0  # what the comment said is past
+    assert (site / name).read_bytes() == before
