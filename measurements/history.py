@@ -100,19 +100,19 @@ def record_of_boot(history: History, ledger: str | None, facts: Mapping[str, tup
     """
     predictions = {record["id"]: record for record in history.of("prediction")}
     for verdict in reversed(history.of("verdict") if ledger is not None else []):
-        if _log_of(verdict) == ledger and verdict["status"] == "held":
+        if log_of(verdict) == ledger and verdict["status"] == "held":
             judged = predictions.get(verdict["of"])
             if judged is not None:
                 return judged, judged["shape"]
     for record in predictions.values():
-        if _log_of(record) != ledger:
+        if log_of(record) != ledger:
             continue
         if ledger is not None or facts == {name: (fact["low"], fact["high"]) for name, fact in record["facts"].items()}:
             return record, record["as_is"]
     return None
 
 
-def _log_of(record: Record) -> Any:
+def log_of(record: Record) -> Any:
     """The digest of the log that a record names; None where it names none."""
     log = record.get("ledger")
     return log.get("sha256") if isinstance(log, dict) else None

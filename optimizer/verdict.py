@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from measurements.config.secrets import redact
-from measurements.history import History, Record, append, file_digest, relative_to, sealed
+from measurements.history import History, Record, append, file_digest, log_of, relative_to, sealed
 from measurements.ledger import read_ledger
 from measurements.ledger.rates import bytes_per_token, given_per_token
 from measurements.records import LedgerReading, ReadError, Reading
@@ -92,8 +92,8 @@ def judge(history: History, wanted: str | None, log: Path) -> Judgement:
 
     It is the one of the id ``wanted`` (its beginning will do); else, of those that nothing judged yet, the newest whose
     settings, version and model file the log does not contradict, or the newest of all. Raises ReadError where there is
-    none, or several begin so, where the log cannot be read, is of another engine, or is the one that the prediction was
-    made from, and where the record cannot be understood.
+    none, or several begin so, where the log cannot be read, is of another engine, is the one that the prediction was
+    made from, or judged another and is of none that waits, and where the record cannot be understood.
     """
     first, *rest = _candidates(history, wanted)
     sha = file_digest(log)
@@ -115,7 +115,18 @@ def judge(history: History, wanted: str | None, log: Path) -> Judgement:
     if case is None:
         assert refused is not None  # there was no case
         raise refused
+    if case.other and wanted is None:
+        _demand_unjudged(history, sha, log)
     return _judge(history, case, sha, log)
+
+
+def _demand_unjudged(history: History, sha: str | None, log: Path) -> None:
+    """Raises ReadError of kind ``usage`` where a log that is of none that waits has judged another one."""
+    for record in reversed(history.of("verdict")):
+        if sha is not None and log_of(record) == sha and record["status"] in ("held", "off"):
+            raise ReadError(f"has judged prediction {record['of']} already ({record['status']}), and is not of the "
+                            f"settings of those that wait: --id {record['of']} judges it again", file=str(log),
+                            kind="usage")
 
 
 def _candidates(history: History, wanted: str | None) -> list[Record]:
@@ -161,7 +172,7 @@ def _case(record: Record, log: Path, sha: str | None, readings: dict[str, Ledger
     if engine not in readings:
         readings[engine] = read_ledger(log, engine=engine)
     ledger = readings[engine]
-    if sha is not None and isinstance(record.get("ledger"), dict) and record["ledger"].get("sha256") == sha:
+    if sha is not None and log_of(record) == sha:
         raise ReadError("is the log that the prediction was made from: give that of the boot after it", file=str(log),
                         kind="usage")
     try:

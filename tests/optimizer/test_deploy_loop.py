@@ -71,6 +71,22 @@ def test_two_edits_before_one_boot(tmp_path: Path, capsys: Capture) -> None:
         name: asked[name] for name in said["predicted"]}
 
 
+def test_a_log_that_judged_the_later_of_two_does_not_judge_the_other(tmp_path: Path, capsys: Capture) -> None:
+    site = site_of(tmp_path, HALOGEN_READ)
+    for reserve in (18, 19):
+        ask(capsys, "apply", str(site), "--to", f"host_reserve_gib={reserve}", "--write")
+    text = log("halogen-fits").replace("20.0 reserved", "19.0 reserved").replace("37.4 GiB", "38.4 GiB")
+    (site / "new.log").write_text(text, encoding="utf-8")
+    asked = "verdict", str(site), "--ledger", str(site / "new.log")
+    assert ask(capsys, *asked, "--write").code == 0
+    old, new = ask(capsys, "history", str(site), "--json").document["predictions"]
+    assert ([item["status"] for item in new["verdicts"]], old["verdicts"]) == (["held"], [])
+    again = ask(capsys, *asked)
+    assert (again.code, f"has judged prediction {new['id']} already (held)" in again.err) == (2, True)
+    assert ask(capsys, *asked, "--id", new["id"]).code == 0
+    assert "none; a later one" in ask(capsys, "history", str(site)).out
+
+
 def test_a_judged_log_is_of_what_was_predicted(tmp_path: Path, capsys: Capture) -> None:
     site = site_of(tmp_path, HALOGEN_READ)
     with (site / "site.toml").open("a", encoding="utf-8") as toml:

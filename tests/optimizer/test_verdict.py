@@ -352,7 +352,8 @@ def test_which_prediction_is_judged(tmp_path: Path, capsys: Capture) -> None:
     assert judged(capsys, site, fits).document["prediction"]["id"] == second  # shown, so it is still without one
     said = judged(capsys, site, fits, "--write")
     assert (said.code, said.document["prediction"]["id"]) == (0, second)
-    assert judged(capsys, site, fits).document["prediction"]["id"] == first
+    assert f"has judged prediction {second} already" in judged(capsys, site, fits).document["error"]["message"]
+    assert judged(capsys, site, fits + "# x\n").document["prediction"]["id"] == first  # another log
     assert judged(capsys, site, fits, "--id", second[:5].upper()).document["prediction"]["id"] == second
     records = read_history(site / "shapewright-history.jsonl").records
     assert [record["kind"] for record in records] == ["prediction", "prediction", "verdict"]
