@@ -17,9 +17,9 @@ from measurements.records import LedgerReading, ReadError, Reading
 from measurements.site import BootFigures, boot_figures, knob_value, other_generation, other_settings
 from models.declare import BadValue, EngineModel, Outcome, Row, Verdict
 from models.engines import build, resolve
-from models.evaluate import Given, Quantity, Reader, evaluate
-from models.expr import facts_in
-from models.interval import Interval
+from models.evaluate import Given, Knobs, Quantity, Reader, evaluate
+from models.expr import Expr, facts_in
+from models.interval import Interval, point
 from models.versions import UnknownEngine, UnknownVersion
 from optimizer.causes import Cause, Causes, Drift
 from optimizer.check import SCHEMA_VERSION
@@ -180,7 +180,8 @@ def _case(record: Record, log: Path, sha: str | None, readings: dict[str, Ledger
         shape = {name: _knob(model, name, value) for name, value in record["shape"].items() if name in model.knobs}
         old = {name: None if value is None else _knob(model, name, value)
                for name, (value, _) in record["changes"].items() if name in model.knobs}
-        before = {name: value for name, value in {**shape, **old}.items() if value is not None}
+        before = {name: value for name, value in {**shape, **old}.items()
+                  if value is not None and (name in old or not _follows(model, name, shape))}
         predicted = {name: (_interval(row), str(row["unit"]), str(row["basis"]))
                      for name, row in record["rows"].items()}
         facts = {name: _interval(fact) for name, fact in record["facts"].items()}
@@ -211,7 +212,7 @@ def _judge(history: History, case: _Case, sha: str | None, log: Path, passed: Re
         notes += _as_before(case, given, rows)
         notes += [f"{row.name} is measured anew at every boot, and what else runs there is in it"
                   + (f": the server itself holds what was predicted ({', '.join(_shared(model, row.name))})"
-                     if row.status == "drifted" else "")
+                     if row.status == "drifted" else ", and nothing in the log tells the server's doing from theirs")
                   for row in rows if row.status in ("off", "drifted") and _measured_anew(model, row.name)]
         broken, told_now = _by_its_own_figures(case, given, figures)
         notes += told_now
@@ -282,6 +283,12 @@ def _knob(model: EngineModel, name: str, value: Any) -> int:
     if found is None:
         raise ValueError(name)
     return found
+
+
+def _follows(model: EngineModel, name: str, shape: Mapping[str, int]) -> bool:
+    """Whether a knob has the default that follows from others of ``shape``, and so moves with them."""
+    others = Knobs(model, {other: value for other, value in shape.items() if other != name})
+    return isinstance(model.knobs[name].default, Expr) and name in others and others[name] == point(shape[name])
 
 
 def _interval(item: Mapping[str, Any]) -> Interval:

@@ -506,6 +506,14 @@ def test_a_change_that_only_what_is_left_shows_does_not_drift(tmp_path: Path, ca
     assert (document["why"], rows(document)["host_left"]) == ("host_left is off", "off")
 
 
+def test_what_follows_from_a_change_is_part_of_it(tmp_path: Path, capsys: Capture) -> None:
+    later = Server("halogen@0.13.8", halogen_env(reserve=20), log=HALOGEN_LOG.replace("0.13.0", "0.13.8"))
+    site = predicted(tmp_path, capsys, later, "--to", "kv_slots=2")  # takes 12 cache entries with it
+    text = later.log.replace("1 -> 4 POOLED", "1 -> 2 POOLED").replace("21.4 GiB", "21.2 GiB").replace("103.8", "103.6")
+    document = judged(capsys, site, text.replace("10.9 GiB total", "12.0 GiB total")).document
+    assert (document["why"], rows(document)["locked_total"]) == ("host_left is off", "within")
+
+
 @pytest.mark.parametrize(("held", "claimable", "status"), [
     ("271.85", "29.89", "held"), ("271.85", "29.87", "off"), ("264.55", "29.89", "off")])
 def test_what_others_hold_of_a_card(held: str, claimable: str, status: str, tmp_path: Path, capsys: Capture) -> None:
