@@ -266,7 +266,11 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     mapped = map_settings(config or empty, draft.names(), scope=sources.service)
     _must_speak_of(engine, config, mapped)
     warnings = [*(config.warnings if config else ()), *mapped.warnings]
-    filed, texts, removed, origins = _knobs(draft, mapped)
+    try:
+        filed, texts, removed, origins = _knobs(draft, mapped)
+    except ReadError as error:  # a file that is not there may be why
+        gone = [text for text in warnings if "is not there, so its settings are not read" in text]
+        raise ReadError("; ".join((error.message, *gone)), file=error.file, line=error.line, kind=error.kind) from None
     known_sets = _sets(draft, sources)
     for name in sources.sets.keys() - known_sets.keys():  # set to the engine's own choice
         filed.pop(name, None)
@@ -394,7 +398,10 @@ def _value(spec: KnobSpec, text: str | None, place: Place, setting: Setting | No
     try:
         return spec.parse(text)
     except BadValue as error:
-        raise ReadError(str(error), file=place.file, line=place.line) from None
+        left = re.search(r"\$\{?(\w+)", text or "") if setting is not None else None
+        told = (f"{spec.name} is {text!r}, and none of the files read sets {left[1]}; name the file that does where "
+                "the server reads it, or write the value" if left else str(error))
+        raise ReadError(told, file=place.file, line=place.line) from None
 
 
 def _sets(model: EngineModel, sources: Sources) -> dict[str, int]:
