@@ -104,7 +104,7 @@ def record_of_boot(history: History, ledger: str | None, facts: Mapping[str, tup
             judged = predictions.get(verdict["of"])
             if judged is not None:
                 return judged, judged["shape"]
-    for record in predictions.values():
+    for record in sorted(predictions.values(), key=lambda record: str(record["time"])):  # a merge may leave any order
         if log_of(record) != ledger:
             continue
         if ledger is not None or facts == {name: (fact["low"], fact["high"]) for name, fact in record["facts"].items()}:

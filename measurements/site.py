@@ -19,7 +19,7 @@ from measurements.history import NAME, Record, file_digest, read_history, record
 from measurements.records import ConfigReading, LedgerReading, Place, ReadError, Reading, Setting
 from models.declare import BadValue, Basis, EngineModel, FactSpec, KnobSpec, Outcome, Removed
 from models.engines import EngineVersion, build, engine_name, engine_names, known_versions, resolve
-from models.evaluate import Given, Knobs, Quantity, Reader, fold_cards
+from models.evaluate import Given, Knobs, Quantity, Reader, evaluate, fold_cards
 from models.interval import MIB, Interval, point, show_bytes, size
 from models.versions import UnknownEngine, UnknownVersion, parse_version
 
@@ -351,7 +351,7 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     folded, binding = fold_cards(model.facts, plain)
     if sources.ledger is None and not sources.boot:
         on_record = _boot_on_record(model, sources, None, folded)
-        if on_record is not None:
+        if on_record is not None and _tells_apart(model, folded, filed, boot, on_record.settings):
             warnings += [f"the facts are of another setting: {text}; say under [boot] where they are of this one"
                          for text in _unnamed(model, None, filed, on_record)]
             boot = on_record.settings
@@ -691,6 +691,13 @@ def _unnamed(model: EngineModel, ledger: LedgerReading | None, filed: Mapping[st
     return [f"{name} is {model.knobs[name].show(now[name].low)} in the config, and was "
             f"{model.knobs[name].show(then[name].low)} at that boot (prediction {known.prediction['id']})"
             for name in now if name in then and name not in named and now[name] != then[name]]
+
+
+def _tells_apart(model: EngineModel, facts: Mapping[str, Interval], shape: Mapping[str, int],
+                 *boots: Mapping[str, int | Interval]) -> bool:
+    """Whether it matters which of ``boots`` the facts are from."""
+    found = [evaluate(model, Given(boot, dict(facts)), shape) for boot in boots]
+    return any((one.quantities, one.constraints) != (found[0].quantities, found[0].constraints) for one in found)
 
 
 def _exact(settings: Mapping[str, int | Interval]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.measurements.ledger_logs import log
-from tests.optimizer.servers import DERIVED, HALOGEN_READ, STATED, Server, ask, site_of
+from tests.optimizer.servers import DERIVED, HALOGEN, HALOGEN_READ, STATED, Server, ask, site_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -59,6 +59,14 @@ def test_between_the_edit_and_the_boot_the_log_is_of_what_runs(server: Server, c
     assert back.keys() == old.keys()
     if None not in back.values():
         assert foretold(capsys, site, *words("--set", back)) == before
+
+
+def test_facts_that_no_boot_measures_are_of_any(tmp_path: Path, capsys: Capture) -> None:
+    site = site_of(tmp_path, HALOGEN)
+    asked = foretold(capsys, site, "--set", "host_reserve_gib=16")
+    assert ask(capsys, "apply", str(site), "--to", "host_reserve_gib=16", "--write").code == 0
+    assert foretold(capsys, site) == asked
+    assert "another setting" not in ask(capsys, "check", str(site)).out
 
 
 def test_two_edits_before_one_boot(tmp_path: Path, capsys: Capture) -> None:
