@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from models.declare import EngineModel
 from models.evaluate import Given, Quantity, Reader
-from models.interval import Interval
+from models.interval import Interval, point
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,28 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A fact as the prediction used it (None: it did not) and as the new log tells it."""
+    """A fact as the prediction foretold it (None: it did not) and as the new log tells it.
+
+    ``shift`` is what the change itself makes of it (a table that is carved for each sequence): ``was`` counts it.
+    """
 
     name: str
     unit: str
     was: Interval | None
     now: Interval
     source: str
+    shift: int = 0
 
     @property
     def moved(self) -> bool:
         """Whether no value is both."""
         return self.was is not None and self.was.meet(self.now) is None
+
+    @property
+    def before_it(self) -> tuple[Interval, Interval]:
+        """What it was and is, as it would be without the change: as the prediction's own facts are."""
+        was = self.now if self.was is None else self.was
+        return was - point(self.shift), self.now - point(self.shift)
 
 
 class Causes:
@@ -51,7 +61,7 @@ class Causes:
         self._model, self._shape, self._as_is = model, shape, given.as_is
         self._facts = {name: value for name, value in given.facts.items() if name not in model.rows}
         self._moved = [fact for fact in drift if fact.moved and fact.name in self._facts]
-        now = {fact.name: fact.now for fact in drift if fact.name in self._facts}
+        now = {fact.name: fact.before_it[1] for fact in drift if fact.name in self._facts}
         self._now = Reader(model, Given(self._as_is, {**self._facts, **now}), shape)
         self._ends = {fact.name: list(self._at_ends(fact)) for fact in self._moved}
 
@@ -68,8 +78,9 @@ class Causes:
     def shift(self, row: str, facts: Collection[str]) -> Interval | None:
         """What those of ``facts`` that moved do to ``row`` together; None where none did, or the model cannot tell."""
         moved = [fact for fact in self._moved if fact.name in facts]
-        pairs = [(self._with({fact.name: was.low if low else was.high for fact in moved if (was := fact.was)}),
-                  self._with({fact.name: fact.now.low if least else fact.now.high for fact in moved}))
+        ends = {fact.name: fact.before_it for fact in moved}
+        pairs = [(self._with({name: was.low if low else was.high for name, (was, _) in ends.items()}),
+                  self._with({name: now.low if least else now.high for name, (_, now) in ends.items()}))
                  for low in (True, False) for least in (True, False)]
         return self._between(row, pairs) if moved else None
 
@@ -84,9 +95,9 @@ class Causes:
         return None if printed.meet(again) is not None else printed - again
 
     def _at_ends(self, fact: Drift) -> Iterator[tuple[Reader, Reader]]:
-        assert fact.was is not None  # it moved
-        for was in (fact.was.low, fact.was.high):
-            for now in (fact.now.low, fact.now.high):
+        then, told = fact.before_it
+        for was in (then.low, then.high):
+            for now in (told.low, told.high):
                 yield self._with({fact.name: was}), self._with({fact.name: now})
 
     def _with(self, facts: Mapping[str, int]) -> Reader:

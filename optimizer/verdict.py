@@ -18,7 +18,7 @@ from measurements.site import BootFigures, boot_figures, knob_value, other_gener
 from models.declare import BadValue, EngineModel, Outcome, Row, Verdict
 from models.engines import build, resolve
 from models.evaluate import Given, Knobs, Quantity, Reader, evaluate
-from models.expr import Expr, facts_in
+from models.expr import Expr, Named, facts_in, inside
 from models.interval import Interval, point
 from models.versions import UnknownEngine, UnknownVersion
 from optimizer.causes import Cause, Causes, Drift
@@ -337,11 +337,13 @@ def _drift(case: _Case, figures: BootFigures) -> tuple[Drift, ...]:
         return ", ".join(dict.fromkeys(fact.source for full, fact in sorted(figures.facts.items())
                                        if full in names or full.rpartition(".")[0] in names))
 
+    shifts = _shifts(case)
     for name, now in sorted(figures.folded.items()):
         if name == "outcome_seen" or name in case.printed or name.startswith("boot_"):
             continue  # what follows from the settings: a row, or the settings of the boot themselves
         unit = model.facts[name].unit if name in model.facts else ""
-        found.append(Drift(name, unit, used.get(name), now, source_of(name)))
+        was, shift = used.get(name), shifts.get(name, 0)
+        found.append(Drift(name, unit, None if was is None else was + point(shift), now, source_of(name), shift))
     # what this boot makes of a fact that can be stated and that no log prints as such, of the shape predicted
     for name in model.rows.keys() & used.keys() & case.predicted.keys() - figures.folded.keys():
         row, told = model.rows[name], figures.folded
@@ -362,6 +364,22 @@ def _drift(case: _Case, figures: BootFigures) -> tuple[Drift, ...]:
     if rate is None and given is not None:  # it follows the size of the pool, so that no other boot's compares with it
         found.append(Drift("given_per_token", "B", None, given, str(ledger.rows["kv_tokens"].place)))
     return tuple(found)
+
+
+def _shifts(case: _Case) -> dict[str, int]:
+    """By how much the change itself moves a fact, where the model says so under the fact's own name."""
+    model, given = case.model, Given(case.as_is, {name: value for name, value in case.facts.items()
+                                                  if name in case.model.facts})
+    old, new = Reader(model, given, case.as_is), Reader(model, given, case.shape)
+    found = {}
+    for node in inside(row.expr for row in model.rows.values()):
+        if isinstance(node, Named) and node.name in given.facts and node.name not in model.rows:
+            was, now = old.number(node), new.number(node)
+            if isinstance(was, Interval) and isinstance(now, Interval):
+                low, high = now.low - was.low, now.high - was.high
+                if low == high != 0:
+                    found[node.name] = low
+    return found
 
 
 def _explained(rows: list[Judged], causes: Causes, model: EngineModel) -> list[Judged]:

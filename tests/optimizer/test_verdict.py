@@ -514,6 +514,20 @@ def test_what_follows_from_a_change_is_part_of_it(tmp_path: Path, capsys: Captur
     assert (document["why"], rows(document)["locked_total"]) == ("host_left is off", "within")
 
 
+def test_a_table_that_the_change_makes_smaller_has_not_moved(tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, DERIVED, "--to", "max_num_seqs=1")
+    text = log("radiance-derived").replace("2 sequences all", "1 sequences all").replace("8 rows", "4 rows")
+    text = text.replace("264.55 MiB", "364.55 MiB").replace("29.90 GiB", "29.80 GiB")
+    moved = {}
+    for staging in ("1.61 MiB", "3.11 MiB"):  # one sequence's three tables of 262,400 B, twice, and 0.11 beside
+        document = judged(capsys, site, text.replace("3.11 MiB", staging)).document
+        moved[staging] = {fact["name"] for fact in document["facts"] if fact["moved"]} & {
+            "step_staging", "already_held"}
+        causes = {cause["name"] for cause in row(document, "claimable")["causes"]}
+        assert causes == moved[staging], document["other_settings"]
+    assert moved == {"1.61 MiB": {"already_held"}, "3.11 MiB": {"already_held", "step_staging"}}
+
+
 @pytest.mark.parametrize(("held", "claimable", "status"), [
     ("271.85", "29.89", "held"), ("271.85", "29.87", "off"), ("264.55", "29.89", "off")])
 def test_what_others_hold_of_a_card(held: str, claimable: str, status: str, tmp_path: Path, capsys: Capture) -> None:
