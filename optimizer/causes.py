@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from models.declare import EngineModel
 from models.evaluate import Given, Quantity, Reader
 from models.interval import Interval, point
+
+#: Places between two whole pieces at which a difference is tried.
+_TRIED: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,17 @@ class Causes:
         """What those of ``facts`` that moved do to ``row`` together; None where none did, or the model cannot tell."""
         moved = [fact for fact in self._moved if fact.name in facts]
         ends = {fact.name: fact.before_it for fact in moved}
-        pairs = [(self._with({name: was.low if low else was.high for name, (was, _) in ends.items()}),
-                  self._with({name: now.low if least else now.high for name, (_, now) in ends.items()}))
-                 for low in (True, False) for least in (True, False)]
+        sizes = {fact.name for fact in moved if fact.unit == "B"}
+
+        def at(low: bool, apart: int, *, now: bool) -> Reader:
+            picked = {name: pair[now] for name, pair in ends.items()}
+            return self._with({name: (value.low if low else value.high) + (apart if name in sizes else 0)
+                               for name, value in picked.items()})
+
+        # where a figure is rounded to whole pieces, how far the nearest is nobody printed: tried over two of them
+        aparts = [step * self._model.grain // _TRIED for step in range(2 * _TRIED)]
+        pairs = ((at(was, apart, now=False), at(now, apart, now=True))
+                 for apart in aparts for was in (True, False) for now in (True, False))
         return self._between(row, pairs) if moved else None
 
     def left(self, row: str, printed: Interval, by: Interval) -> Interval | None:

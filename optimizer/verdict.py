@@ -433,7 +433,8 @@ def _drifted(case: _Case, given: Given, rows: list[Judged], causes: Causes) -> l
             apart = None not in parts and alone <= printed.high - printed.low
             return (row.name,) if shared and agree.issuperset(shared) and apart else ()
         by = causes.shift(row.name, anew)
-        if by is None or printed.meet(row.predicted + by) is None:
+        piece = 0 if row.unit == "B" else 1  # what is counted is rounded twice: to whole MiB, and to whole pieces
+        if by is None or printed.meet(row.predicted + by + Interval(-piece, piece)) is None:
             return ()
         return tuple(cause.name for cause in row.causes if cause.name in anew)
 

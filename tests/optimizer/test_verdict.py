@@ -61,6 +61,10 @@ def judged(capsys: Capture, site: Path, text: str, *words: str) -> Said:
     return said
 
 
+DERIVED_WITH_SLOTS = replace(DERIVED, log=DERIVED.log + "".join(
+    f"I[{rank}] mover: 18537 slab slots (64 shadow), 6605 pinned pool slots, 3.34 GiB static vram\n" for rank in (0, 1)))
+
+
 def _line(text: str, part: str) -> int:
     return next(number for number, line in enumerate(text.splitlines()) if part in line)
 
@@ -540,6 +544,15 @@ def test_what_others_hold_of_a_card(held: str, claimable: str, status: str, tmp_
         found = row(document, "claimable")
         assert (found["status"], found["anew"], found["left"]) == ("drifted", ["already_held"], None)
         assert [cause["name"] for cause in found["causes"]] == ["already_held"]
+
+
+@pytest.mark.parametrize(("slots", "status"), [("18533", "held"), ("18532", "held"), ("18539", "off")])
+def test_whole_slots_drift_by_whole_slots(slots: str, status: str, tmp_path: Path, capsys: Capture) -> None:
+    site = predicted(tmp_path, capsys, DERIVED_WITH_SLOTS, "--to", "prefix_cache_host_mib=1024")
+    # 5 MiB less of 1.21 MiB each: four or five slots, as the rest of a slot was
+    text = DERIVED_WITH_SLOTS.log.replace("264.55 MiB", "269.55 MiB").replace("18537", slots)
+    document = judged(capsys, site, text).document
+    assert document["status"] == status, document["rows"]
 
 
 def test_a_boot_that_denies_its_own_shape(tmp_path: Path, capsys: Capture) -> None:
