@@ -62,7 +62,8 @@ def judged(capsys: Capture, site: Path, text: str, *words: str) -> Said:
 
 
 DERIVED_WITH_SLOTS = replace(DERIVED, log=DERIVED.log + "".join(
-    f"I[{rank}] mover: 18537 slab slots (64 shadow), 6605 pinned pool slots, 3.34 GiB static vram\n" for rank in (0, 1)))
+    f"I[{rank}] mover: 18537 slab slots (64 shadow), 6605 pinned pool slots, 3.34 GiB static vram\n"
+    for rank in (0, 1)))
 
 
 def _line(text: str, part: str) -> int:
