@@ -77,12 +77,45 @@ def file_digest(file: Path) -> str | None:
 
 
 def relative_to(records: Path, file: Path) -> str:
-    """A file's name from the folder of the records: the folder may be moved, and the records with it."""
+    """A file's name from the folder of the records: the folder may be moved, and the records with it.
+
+    Through the folders as they are, for a name with ``..`` leads elsewhere from a link to a folder.
+    """
     try:
-        name = os.path.relpath(os.path.abspath(file), os.path.abspath(records.parent))
+        real = os.path.join(os.path.realpath(file.parent), file.name)
+        name = os.path.relpath(real, os.path.realpath(records.parent))
     except ValueError:  # another drive
         name = str(file)
     return redact(name.encode("utf-8", "replace").decode())
+
+
+def record_of_boot(history: History, ledger: str | None, facts: Mapping[str, tuple[int, int]]) -> tuple[
+    Record, Mapping[str, Any]
+] | None:
+    """The prediction that tells how the boot was set that facts are from, and its settings; None where none does.
+
+    The boot is that of the log whose digest is ``ledger``: a prediction that held by it says what it ran, one that
+    was made from it what it had been. Without a log it is the boot that the same ``facts`` were measured at.
+    Settings are texts and numbers as ``shape`` has them, or pairs of ends as ``as_is``.
+    """
+    predictions = {record["id"]: record for record in history.of("prediction")}
+    for verdict in reversed(history.of("verdict") if ledger is not None else []):
+        if log_of(verdict) == ledger and verdict["status"] == "held":
+            judged = predictions.get(verdict["of"])
+            if judged is not None:
+                return judged, judged["shape"]
+    for record in sorted(predictions.values(), key=lambda record: str(record["time"])):  # a merge may leave any order
+        if log_of(record) != ledger:
+            continue
+        if ledger is not None or facts == {name: (fact["low"], fact["high"]) for name, fact in record["facts"].items()}:
+            return record, record["as_is"]
+    return None
+
+
+def log_of(record: Record) -> Any:
+    """The digest of the log that a record names; None where it names none."""
+    log = record.get("ledger")
+    return log.get("sha256") if isinstance(log, dict) else None
 
 
 def stamp(now: datetime) -> str:

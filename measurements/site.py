@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from measurements.config import Mapped, map_settings, read_config
+from measurements.history import NAME, Record, file_digest, read_history, record_of_boot
 from measurements.records import ConfigReading, LedgerReading, Place, ReadError, Reading, Setting
 from models.declare import BadValue, Basis, EngineModel, FactSpec, KnobSpec, Outcome, Removed
 from models.engines import EngineVersion, build, engine_name, engine_names, known_versions, resolve
-from models.evaluate import Given, Quantity, Reader, fold_cards
+from models.evaluate import Given, Knobs, Quantity, Reader, evaluate, fold_cards
 from models.interval import MIB, Interval, point, show_bytes, size
 from models.versions import UnknownEngine, UnknownVersion, parse_version
 
@@ -46,7 +47,7 @@ class Sources:
 
     ``boot`` are knobs as they were when the ``facts`` were measured; ``runs`` is the engine and version the site
     runs now, where another one is asked about; ``points`` are files of measured speeds, or the word ``reference`` for
-    those that come along.
+    those that come along. ``records`` is the file of predictions and verdicts, where the user named another one.
     """
 
     config: tuple[Path, ...] = ()
@@ -62,6 +63,7 @@ class Sources:
     site: Path | None = None
     runs: str | None = None
     points: tuple[Path | str, ...] = ()
+    records: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,15 @@ def load(sources: Sources) -> Site:
     return _assemble(sources, config, ledger, engine)
 
 
+def records_of(sources: Sources) -> Path | None:
+    """Where the records of a site stand: as named, in its folder, or beside its first file; None where nothing says."""
+    if sources.records is not None:
+        return sources.records
+    if sources.site is not None:
+        return (sources.site if sources.site.is_dir() else sources.site.parent) / NAME
+    return sources.config[0].parent / NAME if sources.config else None
+
+
 def _runs_now(sources: Sources, ledger: LedgerReading | None, engine: EngineVersion) -> EngineVersion | None:
     """The other version that the site runs now, as far as anything says; None where it is the one asked about."""
     if sources.runs:
@@ -255,7 +266,11 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     mapped = map_settings(config or empty, draft.names(), scope=sources.service)
     _must_speak_of(engine, config, mapped)
     warnings = [*(config.warnings if config else ()), *mapped.warnings]
-    filed, texts, removed, origins = _knobs(draft, mapped)
+    try:
+        filed, texts, removed, origins = _knobs(draft, mapped)
+    except ReadError as error:  # a file that is not there may be why
+        gone = [text for text in warnings if "is not there, so its settings are not read" in text]
+        raise ReadError("; ".join((error.message, *gone)), file=error.file, line=error.line, kind=error.kind) from None
     known_sets = _sets(draft, sources)
     for name in sources.sets.keys() - known_sets.keys():  # set to the engine's own choice
         filed.pop(name, None)
@@ -303,13 +318,20 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
             warnings.append("the ledger is of another version: its rows are no check here, and its facts may differ")
         contradictions += [finding.text for finding in ledger.findings if finding.severity == "contradiction"]
         warnings += [finding.text for finding in ledger.findings if finding.severity == "note"]
+        on_record = _boot_on_record(model, sources, ledger, {})
         foreign = _boot_knobs(model, ledger, filed, boot, origins, unknown)
+        if on_record is not None and not _boot_knobs(model, ledger, _exact(on_record.settings), {}, {}, {}):
+            foreign += _unnamed(model, ledger, filed, on_record)
+            boot = {name: value for name, value in boot.items() if name in ledger.knobs} | on_record.settings
+            certain = True
+        else:
+            certain = not foreign
         warnings += [f"the ledger is of another setting: {text}" for text in foreign]
         if "mem_available" not in facts and "mem_available_at_pin" in ledger.facts:
             _take(facts, model.facts, [replace(ledger.facts["mem_available_at_pin"], name="mem_available")], None)
         if same_build:
             facts |= _boot_facts(model, ledger, boot) | _outcome_seen(ledger)
-        if not foreign and same_build:
+        if certain and same_build:
             printed = printed_rows(ledger)
         for name in ledger.knobs.keys() & boot.keys() - sources.sets.keys():
             # what the log says of knobs that the file leaves open; another version has defaults of its own
@@ -327,6 +349,12 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     _limits(model, sources)
     plain = {name: fact.value for name, fact in facts.items()}
     folded, binding = fold_cards(model.facts, plain)
+    if sources.ledger is None and not sources.boot:
+        on_record = _boot_on_record(model, sources, None, folded)
+        if on_record is not None and _tells_apart(model, folded, filed, boot, on_record.settings):
+            warnings += [f"the facts are of another setting: {text}; say under [boot] where they are of this one"
+                         for text in _unnamed(model, None, filed, on_record)]
+            boot = on_record.settings
     given = Given(boot, folded, printed, frozenset(sources.limits))
     if container_source:
         origins["container"] = container_source
@@ -370,7 +398,10 @@ def _value(spec: KnobSpec, text: str | None, place: Place, setting: Setting | No
     try:
         return spec.parse(text)
     except BadValue as error:
-        raise ReadError(str(error), file=place.file, line=place.line) from None
+        left = re.search(r"\$\{?(\w+)", text or "") if setting is not None else None
+        told = (f"{spec.name} is {text!r}, and none of the files read sets {left[1]}; name the file that does where "
+                "the server reads it, or write the value" if left else str(error))
+        raise ReadError(told, file=place.file, line=place.line) from None
 
 
 def _sets(model: EngineModel, sources: Sources) -> dict[str, int]:
@@ -612,6 +643,66 @@ def _boot_knobs(model: EngineModel, ledger: LedgerReading, filed: Mapping[str, i
             foreign.append(f"{name} is {filed[name]} in the config, the boot derived it ({row.place})")
             boot[name] = 0
     return foreign
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """How the boot was set that facts are from, by the record of a prediction."""
+
+    settings: dict[str, int | Interval]
+    prediction: Record
+
+
+def _boot_on_record(model: EngineModel, sources: Sources, ledger: LedgerReading | None,
+                    facts: Mapping[str, Interval]) -> _Known | None:
+    """What the site's own records tell of the boot that its log or its facts are from; None where they tell nothing.
+
+    A file says how the server is to be set; a log names a part of what it was set to. Between an edit and the boot
+    after it the two differ, and what a log leaves out would pass for as the file has it.
+    """
+    file = records_of(sources)
+    if file is None or not file.is_file():
+        return None
+    try:
+        history = read_history(file)
+        digest = file_digest(ledger.file) if ledger is not None and ledger.file is not None else None
+        if ledger is not None and digest is None:
+            return None
+        found = record_of_boot(history, digest, {name: (value.low, value.high) for name, value in facts.items()})
+        if found is None or found[0]["engine"]["name"] != model.name:
+            return None
+        settings: dict[str, int | Interval] = {}
+        for name, value in found[1].items():
+            if name not in model.knobs:
+                continue
+            if isinstance(value, list):
+                settings[name] = value[0] if value[0] == value[1] else Interval(value[0], value[1])
+            elif (stated := knob_value(model, name, str(value))) is not None:
+                settings[name] = stated
+    except (ReadError, BadValue):
+        return None  # ``history`` says what is wrong with the file
+    return _Known(settings, found[0])
+
+
+def _unnamed(model: EngineModel, ledger: LedgerReading | None, filed: Mapping[str, int], known: _Known) -> list[str]:
+    """Where the config states otherwise what a boot had, and its log says nothing of it."""
+    now, then = Knobs(model, filed), Knobs(model, known.settings)
+    named = set() if ledger is None else ledger.knobs.keys()
+    return [f"{name} is {model.knobs[name].show(now[name].low)} in the config, and was "
+            f"{model.knobs[name].show(then[name].low)} at that boot (prediction {known.prediction['id']})"
+            for name in now if name in then and name not in named and now[name] != then[name]]
+
+
+def _tells_apart(model: EngineModel, facts: Mapping[str, Interval], shape: Mapping[str, int],
+                 *boots: Mapping[str, int | Interval]) -> bool:
+    """Whether it matters which of ``boots`` the facts are from."""
+    found = [evaluate(model, Given(boot, dict(facts)), shape) for boot in boots]
+    return any((one.quantities, one.constraints) != (found[0].quantities, found[0].constraints) for one in found)
+
+
+def _exact(settings: Mapping[str, int | Interval]) -> dict[str, int]:
+    """The settings that are known to one value."""
+    return {name: value for name, value in settings.items() if isinstance(value, int)}
 
 
 def foreign_to(ledger: LedgerReading, sources: Sources) -> tuple[str, ...]:

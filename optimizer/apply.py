@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from measurements.config.comment import comment_above
-from measurements.config.edit import Edit, edit, unified_diff
+from measurements.config.edit import Edit, unified_diff
 from measurements.config.file import encode
 from measurements.config.secrets import redact
 from measurements.config.write import Written, digest, write_files
-from measurements.history import NAME, file_digest, relative_to, sealed, writing
+from measurements.history import file_digest, relative_to, sealed, writing
 from measurements.ledger.rates import bytes_per_token
 from measurements.records import ReadError
-from measurements.site import Site, Sources
+from measurements.site import Site, Sources, records_of
 from models.declare import EngineModel, Verdict
 from models.evaluate import Quantity, Reader
 from models.interval import Interval
 from optimizer.check import SCHEMA_VERSION, Check, check, engine_json, quantity_json, shape_json
-from optimizer.propose import changes_of, printed_by, spelling_of
+from optimizer.propose import changes_of, edit_of, printed_by
 from optimizer.solve import Answer, Companion, gates_of, moving_with, spelled_out
 
 #: How many predicted rows a comment carries: those that prove most.
@@ -85,7 +85,7 @@ def _plan(site: Site, goal: str | None, rank: int | None, shape: dict[str, int],
     if site.config is None:
         raise ReadError("apply edits the user's own file: give it with --config FILE", kind="usage")
     texts = changes_of(site, shape, changes)
-    done = edit(site.config, site.mapped, texts, spelling=spelling_of(site.model))
+    done = edit_of(site.config, site, texts)
     rows = checked.evaluation.quantities
     printed = printed_by(site, shape, rows)
     without: tuple[str, ...] = ()
@@ -108,12 +108,9 @@ def record_file(sources: Sources, named: Path | None) -> Path:
 
     Raises ReadError of kind ``usage`` where nothing says.
     """
-    if named is not None:
-        return named
-    if sources.site is not None:
-        return (sources.site if sources.site.is_dir() else sources.site.parent) / NAME
-    if sources.config:
-        return sources.config[0].parent / NAME
+    found = records_of(sources) if named is None else named
+    if found is not None:
+        return found
     raise ReadError("say where the records are: a site folder, --config FILE or --record FILE", kind="usage")
 
 

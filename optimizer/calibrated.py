@@ -122,7 +122,7 @@ def _drift_json(found: Drift, whole: Calibration) -> dict[str, Any]:
         spec = facts.get(name) or facts.get(name.rpartition(".")[0])
         if spec is None:
             return "printed"
-        return "constant" if spec.prior else "each boot" if spec.each_boot else "given"
+        return "each boot" if spec.each_boot else "constant" if spec.prior else "given"
 
     return {
         "boots": list(found.boots),

@@ -5,12 +5,16 @@ An effect is an interval: what is not known of the fact itself is in it, what bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from models.declare import EngineModel
 from models.evaluate import Given, Quantity, Reader
-from models.interval import Interval
+from models.interval import Interval, point
+
+#: Places between two whole pieces at which a difference is tried.
+_TRIED: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +30,28 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A fact as the prediction used it (None: it did not) and as the new log tells it."""
+    """A fact as the prediction foretold it (None: it did not) and as the new log tells it.
+
+    ``shift`` is what the change itself makes of it (a table that is carved for each sequence): ``was`` counts it.
+    """
 
     name: str
     unit: str
     was: Interval | None
     now: Interval
     source: str
+    shift: int = 0
 
     @property
     def moved(self) -> bool:
         """Whether no value is both."""
         return self.was is not None and self.was.meet(self.now) is None
+
+    @property
+    def before_it(self) -> tuple[Interval, Interval]:
+        """What it was and is, as it would be without the change: as the prediction's own facts are."""
+        was = self.now if self.was is None else self.was
+        return was - point(self.shift), self.now - point(self.shift)
 
 
 class Causes:
@@ -51,7 +65,7 @@ class Causes:
         self._model, self._shape, self._as_is = model, shape, given.as_is
         self._facts = {name: value for name, value in given.facts.items() if name not in model.rows}
         self._moved = [fact for fact in drift if fact.moved and fact.name in self._facts]
-        now = {fact.name: fact.now for fact in drift if fact.name in self._facts}
+        now = {fact.name: fact.before_it[1] for fact in drift if fact.name in self._facts}
         self._now = Reader(model, Given(self._as_is, {**self._facts, **now}), shape)
         self._ends = {fact.name: list(self._at_ends(fact)) for fact in self._moved}
 
@@ -60,10 +74,27 @@ class Causes:
         found = []
         for fact in self._moved:
             assert fact.was is not None  # it moved
-            effect = self._effect(row, fact.name)
+            effect = self._between(row, self._ends[fact.name])
             if effect is not None and (effect.low, effect.high) != (0, 0):
                 found.append(Cause(fact.name, fact.unit, fact.now - fact.was, effect, fact.source))
         return tuple(sorted(found, key=lambda cause: -max(abs(cause.effect.low), abs(cause.effect.high))))
+
+    def shift(self, row: str, facts: Collection[str]) -> Interval | None:
+        """What those of ``facts`` that moved do to ``row`` together; None where none did, or the model cannot tell."""
+        moved = [fact for fact in self._moved if fact.name in facts]
+        ends = {fact.name: fact.before_it for fact in moved}
+        sizes = {fact.name for fact in moved if fact.unit == "B"}
+
+        def at(low: bool, apart: int, *, now: bool) -> Reader:
+            picked = {name: pair[now] for name, pair in ends.items()}
+            return self._with({name: (value.low if low else value.high) + (apart if name in sizes else 0)
+                               for name, value in picked.items()})
+
+        # where a figure is rounded to whole pieces, how far the nearest is nobody printed: tried over two of them
+        aparts = [step * self._model.grain // _TRIED for step in range(2 * _TRIED)]
+        pairs = ((at(was, apart, now=False), at(now, apart, now=True))
+                 for apart in aparts for was in (True, False) for now in (True, False))
+        return self._between(row, pairs) if moved else None
 
     def left(self, row: str, printed: Interval, by: Interval) -> Interval | None:
         """What of ``by`` all facts of this boot together do not explain: all of it where the model cannot tell.
@@ -76,17 +107,18 @@ class Causes:
         return None if printed.meet(again) is not None else printed - again
 
     def _at_ends(self, fact: Drift) -> Iterator[tuple[Reader, Reader]]:
-        assert fact.was is not None  # it moved
-        for was in (fact.was.low, fact.was.high):
-            for now in (fact.now.low, fact.now.high):
-                yield self._with(fact.name, was), self._with(fact.name, now)
+        then, told = fact.before_it
+        for was in (then.low, then.high):
+            for now in (told.low, told.high):
+                yield self._with({fact.name: was}), self._with({fact.name: now})
 
-    def _with(self, name: str, value: int) -> Reader:
-        return Reader(self._model, Given(self._as_is, {**self._facts, name: Interval(value, value)}), self._shape)
+    def _with(self, facts: Mapping[str, int]) -> Reader:
+        exact = {name: Interval(value, value) for name, value in facts.items()}
+        return Reader(self._model, Given(self._as_is, {**self._facts, **exact}), self._shape)
 
-    def _effect(self, row: str, fact: str) -> Interval | None:
+    def _between(self, row: str, pairs: Iterable[tuple[Reader, Reader]]) -> Interval | None:
         effect: Interval | None = None
-        for old, new in self._ends[fact]:
+        for old, new in pairs:
             before, after = self._value(old, row), self._value(new, row)
             if before is None or after is None:
                 return None

@@ -347,7 +347,8 @@ def apply_command(
         raise ReadError("--to says the values itself: leave out --goal and what goes with it", kind="usage")
     if not (to or goal or order):
         raise ReadError("say what to set: --to KNOB=VALUE, or --goal GOAL for its best shape", kind="usage")
-    sources = _sources(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points)
+    sources = replace(_sources(site, config, ledger, engine, sets, facts, sessions, host, service, limits, points),
+                      records=record)
     own = load(sources)
     now = datetime.now(UTC)
     if to:

@@ -49,6 +49,8 @@ def _verdict_json(record: Record) -> dict[str, Any]:
         "outcome": record["outcome"]["seen"],
         "off": [{"name": row["name"], "unit": row["unit"], "by": row["by"]}
                 for row in record["rows"] if row["status"] == "off" and record["status"] != "void"],
+        "drifted": [{"name": row["name"], "unit": row["unit"], "by": row["by"]}
+                    for row in record["rows"] if row["status"] == "drifted" and record["status"] != "void"],
         "moved": [fact["name"] for fact in record["facts"] if fact["moved"] and record["status"] != "void"],
     }
 

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from measurements.config.comment import without_ours
 from measurements.config.edit import Edit, edit, unified_diff
-from measurements.records import ReadError
+from measurements.records import ConfigReading, ReadError
 from measurements.site import Site
 from models.declare import EngineModel
 from models.evaluate import Quantity, Reader
@@ -39,7 +40,7 @@ def propose(answer: Answer, rank: int = 1) -> Proposal:
         raise ReadError(f"there is no rank {rank}: the answer has {len(answer.shapes)} shapes", kind="usage")
     ranked = answer.shapes[rank - 1]
     changes = changes_of(site, ranked.shape, ranked.changes)
-    done = edit(site.config, site.mapped, changes, spelling=spelling_of(site.model))
+    done = edit_of(site.config, site, changes)
     return Proposal(answer, ranked, changes, done, unified_diff(site.config, done))
 
 
@@ -54,6 +55,11 @@ def changes_of(site: Site, shape: Mapping[str, int], moved: Collection[str]) -> 
         if (name in moved or name in site.sources.sets) and stated.get(name) != value
     }
     return changes | {gone.name: None for gone, _ in site.removed}
+
+
+def edit_of(config: ConfigReading, site: Site, changes: Mapping[str, str | None]) -> Edit:
+    """The edit that sets ``changes``; what an earlier one wrote above its value is not true of it and goes."""
+    return without_ours(config, edit(config, site.mapped, changes, spelling=spelling_of(site.model)))
 
 
 def spelling_of(model: EngineModel) -> dict[str, str]:

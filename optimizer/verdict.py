@@ -10,24 +10,26 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from measurements.config.secrets import redact
-from measurements.history import History, Record, append, file_digest, relative_to, sealed
+from measurements.history import History, Record, append, file_digest, log_of, relative_to, sealed
 from measurements.ledger import read_ledger
 from measurements.ledger.rates import bytes_per_token, given_per_token
 from measurements.records import LedgerReading, ReadError, Reading
 from measurements.site import BootFigures, boot_figures, knob_value, other_generation, other_settings
-from models.declare import BadValue, EngineModel, Outcome, Row
+from models.declare import BadValue, EngineModel, Outcome, Row, Verdict
 from models.engines import build, resolve
-from models.evaluate import Given, Quantity, Reader
-from models.expr import facts_in
-from models.interval import Interval
+from models.evaluate import Given, Knobs, Quantity, Reader, evaluate
+from models.expr import Expr, Named, facts_in, inside
+from models.interval import Interval, point
 from models.versions import UnknownEngine, UnknownVersion
 from optimizer.causes import Cause, Causes, Drift
 from optimizer.check import SCHEMA_VERSION
 
-#: held: every row that was printed agrees, and so does the outcome. off: a row or the outcome does not. void: the log
-#: is of another setting, so it judges nothing. open: the log prints none of the predicted rows, or was cut off.
+#: held: every row that was printed agrees, and so does the outcome. off: a row or the outcome does not, or the shape
+#: does not fit by the boot's own figures. void: the log is of another setting, so it judges nothing. open: the log
+#: prints none of the predicted rows, or was cut off.
 Status = Literal["held", "off", "void", "open"]
-RowStatus = Literal["exact", "within", "off", "unprinted"]
+#: drifted: not as predicted, and just what the arithmetic of the prediction makes of what every boot measures anew.
+RowStatus = Literal["exact", "within", "drifted", "off", "unprinted"]
 #: Outcomes that show at a request, long after the boot's own lines.
 _LATER: Final = (Outcome.PREEMPTS.word, Outcome.REJECTS_LONG_REQUESTS.word)
 _FAILED: Final = (Outcome.OUT_OF_MEMORY_AT_BOOT.word, Outcome.REFUSED_AT_BOOT.word)
@@ -39,7 +41,8 @@ class Judged:
 
     ``by`` is printed less predicted, as far as both leave that open, where they do not agree. ``causes`` are what moved
     it by the model's own arithmetic, the greatest first, and ``left`` is what all facts of the boot together leave
-    unexplained; ``gained`` are rows that share one amount with it and are off the other way.
+    unexplained; ``gained`` are rows that share one amount with it and are off the other way. ``anew`` are the facts,
+    measured anew at every boot, that a row drifted with: by themselves they make of it what was printed.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Judged:
     causes: tuple[Cause, ...] = ()
     left: Interval | None = None
     gained: tuple[tuple[str, Interval], ...] = ()
+    anew: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ def judge(history: History, wanted: str | None, log: Path) -> Judgement:
 
     It is the one of the id ``wanted`` (its beginning will do); else, of those that nothing judged yet, the newest whose
     settings, version and model file the log does not contradict, or the newest of all. Raises ReadError where there is
-    none, or several begin so, where the log cannot be read, is of another engine, or is the one that the prediction was
-    made from, and where the record cannot be understood.
+    none, or several begin so, where the log cannot be read, is of another engine, is the one that the prediction was
+    made from, or judged another and is of none that waits, and where the record cannot be understood.
     """
     first, *rest = _candidates(history, wanted)
     sha = file_digest(log)
@@ -111,7 +115,18 @@ def judge(history: History, wanted: str | None, log: Path) -> Judgement:
     if case is None:
         assert refused is not None  # there was no case
         raise refused
+    if case.other and wanted is None:
+        _demand_unjudged(history, sha, log)
     return _judge(history, case, sha, log)
+
+
+def _demand_unjudged(history: History, sha: str | None, log: Path) -> None:
+    """Raises ReadError of kind ``usage`` where a log that is of none that waits has judged another one."""
+    for record in reversed(history.of("verdict")):
+        if sha is not None and log_of(record) == sha and record["status"] in ("held", "off"):
+            raise ReadError(f"has judged prediction {record['of']} already ({record['status']}), and is not of the "
+                            f"settings of those that wait: --id {record['of']} judges it again", file=str(log),
+                            kind="usage")
 
 
 def _candidates(history: History, wanted: str | None) -> list[Record]:
@@ -157,7 +172,7 @@ def _case(record: Record, log: Path, sha: str | None, readings: dict[str, Ledger
     if engine not in readings:
         readings[engine] = read_ledger(log, engine=engine)
     ledger = readings[engine]
-    if sha is not None and isinstance(record.get("ledger"), dict) and record["ledger"].get("sha256") == sha:
+    if sha is not None and log_of(record) == sha:
         raise ReadError("is the log that the prediction was made from: give that of the boot after it", file=str(log),
                         kind="usage")
     try:
@@ -165,7 +180,8 @@ def _case(record: Record, log: Path, sha: str | None, readings: dict[str, Ledger
         shape = {name: _knob(model, name, value) for name, value in record["shape"].items() if name in model.knobs}
         old = {name: None if value is None else _knob(model, name, value)
                for name, (value, _) in record["changes"].items() if name in model.knobs}
-        before = {name: value for name, value in {**shape, **old}.items() if value is not None}
+        before = {name: value for name, value in {**shape, **old}.items()
+                  if value is not None and (name in old or not _follows(model, name, shape))}
         predicted = {name: (_interval(row), str(row["unit"]), str(row["basis"]))
                      for name, row in record["rows"].items()}
         facts = {name: _interval(fact) for name, fact in record["facts"].items()}
@@ -189,16 +205,22 @@ def _judge(history: History, case: _Case, sha: str | None, log: Path, passed: Re
     notes = []
     if passed is not None:
         notes.append(f"{passed['id']} is newer and waits too, but the log is not of its settings")
+    broken: tuple[str, ...] = ()
     if not case.other:
         rows = _explained(rows, Causes(model, given, case.shape, drift), model)
+        rows = _drifted(case, given, rows, Causes(model, given, case.shape, drift))
         notes += _as_before(case, given, rows)
-        notes += [f"{row.name} is measured anew at every boot, and what else runs there is in it" for row in rows
-                  if row.status == "off" and row.name in model.facts and model.facts[row.name].each_boot]
+        notes += [f"{row.name} is measured anew at every boot, and what else runs there is in it"
+                  + (f": the server itself holds what was predicted ({', '.join(_shared(model, row.name))})"
+                     if row.status == "drifted" else ", and nothing in the log tells the server's doing from theirs")
+                  for row in rows if row.status in ("off", "drifted") and _measured_anew(model, row.name)]
+        broken, told_now = _by_its_own_figures(case, given, figures)
+        notes += told_now
     notes += _not_as_written(history, case.record)
     notes += _outranked(case.record, drift)
     seen = ledger.rows.get("outcome_seen")
     agrees = _agrees(seen, case.outcomes)
-    status, why = _status(case.other, rows, agrees, seen, ledger)
+    status, why = _status(case.other, rows, agrees, seen, ledger, broken)
     told = {kind: tuple(dict.fromkeys(finding.text for finding in ledger.findings if finding.severity == kind))
             for kind in ("contradiction", "note")}
     notes += told["note"]
@@ -263,6 +285,12 @@ def _knob(model: EngineModel, name: str, value: Any) -> int:
     return found
 
 
+def _follows(model: EngineModel, name: str, shape: Mapping[str, int]) -> bool:
+    """Whether a knob has the default that follows from others of ``shape``, and so moves with them."""
+    others = Knobs(model, {other: value for other, value in shape.items() if other != name})
+    return isinstance(model.knobs[name].default, Expr) and name in others and others[name] == point(shape[name])
+
+
 def _interval(item: Mapping[str, Any]) -> Interval:
     return Interval(int(item["low"]), int(item["high"]))
 
@@ -309,11 +337,13 @@ def _drift(case: _Case, figures: BootFigures) -> tuple[Drift, ...]:
         return ", ".join(dict.fromkeys(fact.source for full, fact in sorted(figures.facts.items())
                                        if full in names or full.rpartition(".")[0] in names))
 
+    shifts = _shifts(case)
     for name, now in sorted(figures.folded.items()):
         if name == "outcome_seen" or name in case.printed or name.startswith("boot_"):
             continue  # what follows from the settings: a row, or the settings of the boot themselves
         unit = model.facts[name].unit if name in model.facts else ""
-        found.append(Drift(name, unit, used.get(name), now, source_of(name)))
+        was, shift = used.get(name), shifts.get(name, 0)
+        found.append(Drift(name, unit, None if was is None else was + point(shift), now, source_of(name), shift))
     # what this boot makes of a fact that can be stated and that no log prints as such, of the shape predicted
     for name in model.rows.keys() & used.keys() & case.predicted.keys() - figures.folded.keys():
         row, told = model.rows[name], figures.folded
@@ -336,6 +366,22 @@ def _drift(case: _Case, figures: BootFigures) -> tuple[Drift, ...]:
     return tuple(found)
 
 
+def _shifts(case: _Case) -> dict[str, int]:
+    """By how much the change itself moves a fact, where the model says so under the fact's own name."""
+    model, given = case.model, Given(case.as_is, {name: value for name, value in case.facts.items()
+                                                  if name in case.model.facts})
+    old, new = Reader(model, given, case.as_is), Reader(model, given, case.shape)
+    found = {}
+    for node in inside(row.expr for row in model.rows.values()):
+        if isinstance(node, Named) and node.name in given.facts and node.name not in model.rows:
+            was, now = old.number(node), new.number(node)
+            if isinstance(was, Interval) and isinstance(now, Interval):
+                low, high = now.low - was.low, now.high - was.high
+                if low == high != 0:
+                    found[node.name] = low
+    return found
+
+
 def _explained(rows: list[Judged], causes: Causes, model: EngineModel) -> list[Judged]:
     """The rows, those that are off with what moved them, what nothing explains, and who has what they lost."""
     found = []
@@ -352,6 +398,69 @@ def _explained(rows: list[Judged], causes: Causes, model: EngineModel) -> list[J
     return found
 
 
+def _measured_anew(model: EngineModel, fact: str) -> bool:
+    return fact in model.facts and model.facts[fact].each_boot
+
+
+def _shared(model: EngineModel, row: str) -> list[str]:
+    """The rows that share one amount with ``row``."""
+    return [name for names in model.shares if row in names for name in names if name != row]
+
+
+def _drifted(case: _Case, given: Given, rows: list[Judged], causes: Causes) -> list[Judged]:
+    """The rows; those that are off by nothing but what every boot measures anew are marked so.
+
+    A row drifted where the prediction, moved by those facts alone, is what was printed. A row that is such a figure
+    itself (what others leave of the host) drifted where what the server takes of the same amount was printed and
+    agrees, and where the change moves nothing of it but that: else nobody can tell the change from the neighbours.
+    """
+    model = case.model
+    anew = [name for name in model.facts if _measured_anew(model, name)]
+    agree = {row.name for row in rows if row.status in ("exact", "within")}
+    old, new = Reader(model, given, case.before), Reader(model, given, case.shape)
+
+    def moves(name: str) -> int | None:
+        was, now = old.quantity(model.rows[name]), new.quantity(model.rows[name])
+        if not isinstance(was, Quantity) or not isinstance(now, Quantity) or was.value is None or now.value is None:
+            return None
+        return now.value - was.value
+
+    def drifted_with(row: Judged, printed: Interval) -> tuple[str, ...]:
+        if _measured_anew(model, row.name):
+            shared = _shared(model, row.name)
+            parts = [moves(name) for name in (row.name, *shared)]
+            alone = abs(sum(part for part in parts if part is not None))
+            apart = None not in parts and alone <= printed.high - printed.low
+            return (row.name,) if shared and agree.issuperset(shared) and apart else ()
+        by = causes.shift(row.name, anew)
+        piece = 0 if row.unit == "B" else 1  # what is counted is rounded twice: to whole MiB, and to whole pieces
+        if by is None or printed.meet(row.predicted + by + Interval(-piece, piece)) is None:
+            return ()
+        return tuple(cause.name for cause in row.causes if cause.name in anew)
+
+    found = []
+    for row in rows:
+        with_these = drifted_with(row, row.printed) if row.status == "off" and row.printed is not None else ()
+        found.append(replace(row, status="drifted", anew=with_these) if with_these else row)
+    return found
+
+
+def _by_its_own_figures(case: _Case, given: Given, figures: BootFigures) -> tuple[tuple[str, ...], list[str]]:
+    """Constraints that were to hold and do not by what this very boot printed; and notes of those of quality.
+
+    What the log does not tell stays out of it: other figures are of other boots. Its outcome is judged by itself.
+    """
+    model, shape = case.model, case.shape
+    facts = {name: value for name, (value, _, _) in model.constants.items()} | figures.folded
+    facts.pop("outcome_seen", None)
+    already = {item.require.name for item in evaluate(model, given, shape).constraints
+                if item.verdict is Verdict.DOES_NOT_FIT}
+    found = [item for item in evaluate(model, Given(shape, facts), shape).constraints
+             if item.verdict is Verdict.DOES_NOT_FIT and item.require.name not in already]
+    return (tuple(item.require.name for item in found if item.hard),
+            [f"by this boot's own figures {item.require.name} is not met: {item.remedy}" for item in found])
+
+
 def _agrees(seen: Reading | None, outcomes: list[str]) -> bool | None:
     if seen is None:
         return None
@@ -362,12 +471,16 @@ def _agrees(seen: Reading | None, outcomes: list[str]) -> bool | None:
 
 
 def _status(other: tuple[str, ...], rows: list[Judged], agrees: bool | None, seen: Reading | None,
-            ledger: LedgerReading) -> tuple[Status, str]:
+            ledger: LedgerReading, broken: tuple[str, ...] = ()) -> tuple[Status, str]:
     if other:
         return "void", "the log is of another setting: it judges nothing"
     off = [row.name for row in rows if row.status == "off"]
     if agrees is False and seen is not None:
         return "off", "the boot went otherwise" + (f", and {_count(off)} off" if off else "")
+    if broken:
+        do = "does" if len(broken) == 1 else "do"
+        return "off", f"by this boot's own figures {' and '.join(broken)} {do} not hold" + (
+            f", and {_count(off)} off" if off else "")
     if off:
         return "off", f"{_count(off)} off"
     compared = [row for row in rows if row.status != "unprinted"]
@@ -379,7 +492,9 @@ def _status(other: tuple[str, ...], rows: list[Judged], agrees: bool | None, see
         return "open", "the log prints none of the predicted rows"
     if any(finding.severity == "contradiction" for finding in ledger.findings):
         return "open", "every row that was printed agrees, but the log contradicts itself"
-    return "held", "every row that was printed agrees" + (", and so does the outcome" if agrees else "")
+    anew = list(dict.fromkeys(name for row in rows for name in row.anew))
+    drift = f" once {' and '.join(anew)} {'is' if len(anew) == 1 else 'are'} as this boot measured" if anew else ""
+    return "held", f"every row that was printed agrees{drift}" + (", and so does the outcome" if agrees else "")
 
 
 def _count(rows: list[str]) -> str:
@@ -452,6 +567,7 @@ def _row_json(row: Judged) -> dict[str, Any]:
                     "source": cause.source} for cause in row.causes],
         "left": _ends(row.left),
         "gained": [{"name": name, "by": _ends(by)} for name, by in row.gained],
+        "anew": list(row.anew),
     }
 
 

@@ -38,6 +38,14 @@ def comment_above(reading: ConfigReading, edit: Edit, comment: str) -> tuple[Edi
     return replace(edit, texts=texts), tuple(without)
 
 
+def without_ours(reading: ConfigReading, edit: Edit) -> Edit:
+    """``edit`` without the comments of ours in the files that it changes: what they say is of another shape."""
+    texts = dict(edit.texts)
+    for file, text in edit.texts.items():
+        texts[file] = _without_older(file, text, "", {**reading.text, **texts})
+    return replace(edit, texts=texts)
+
+
 def _first_change(old: str, new: str) -> int:
     """The offset in ``new`` of the first character that differs."""
     at = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
@@ -70,6 +78,8 @@ def _with_line(file: str, text: str, at: int, line: str, texts: Mapping[str, str
 
 
 def _without_older(file: str, text: str, line: str, texts: Mapping[str, str]) -> str:
+    if not _OUR_LINE.search(text):
+        return text
     kind = dialect(Source(file, text))
     found = _OUR_LINE.sub(lambda match: match[0] if match[0].strip() == line else "", text)
     return found if _meaning(kind, file, found, texts) == _meaning(kind, file, text, texts) else text

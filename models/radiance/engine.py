@@ -174,7 +174,8 @@ def _facts(of: Family, hardware_queues: bool) -> dict[str, FactSpec]:
         ledger("activation_arena", "activation arena"),
         ledger("step_staging", "step staging"),
         *([ledger("hardware_queues", "hardware queues")] if hardware_queues else []),
-        *([replace(ledger(name, name), prior=Interval(0, 1024 * MIB)) for name in ("drift", "prefetch")]
+        *([replace(ledger(name, name), prior=Interval(0, 1024 * MIB), each_boot=name == "drift")
+           for name in ("drift", "prefetch")]
           if of != "A" else []),
         ledger("static_weights", "static weights"),
         ledger("left_to_host", "left to the host"),

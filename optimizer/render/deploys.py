@@ -258,7 +258,7 @@ def show_verdict(document: dict[str, Any]) -> None:
 
 
 def _causes(console: Any, row: Mapping[str, Any]) -> None:
-    if row["status"] != "off":
+    if row["status"] not in ("off", "drifted") or row["name"] in row["anew"]:
         return
     lost = row["by"]["high"] < 0
     parts = [f"{cause['name']} {_change(cause['by'], cause['unit'])} alone makes "
@@ -277,6 +277,8 @@ def _causes(console: Any, row: Mapping[str, Any]) -> None:
 def _row_verdict(row: Mapping[str, Any]) -> str:
     if row["status"] == "off":
         return f"[red]off by {safe(_change(row['by'], row['unit']))}[/]"
+    if row["status"] == "drifted":
+        return f"[yellow]drifted by {safe(_change(row['by'], row['unit']))}[/]"
     if row["status"] == "within":
         exact = row["printed"]["low"] == row["printed"]["high"]
         return f"[green]within what is {'predicted' if exact else 'printed'}[/]"
@@ -318,11 +320,13 @@ def show_history(document: dict[str, Any]) -> None:
                           soft_wrap=True)
     else:
         table = table_of("prediction", "made", "for", "change", "verdict", "off, and what moved")
-        for item in document["predictions"]:
+        judged = [number for number, item in enumerate(document["predictions"])
+                  if any(verdict["status"] in ("held", "off") for verdict in item["verdicts"])]
+        for number, item in enumerate(document["predictions"]):
             asked = f"{item['goal'] or 'as spelled'}{chr(10) + item['note'] if item['note'] else ''}"
             first, *more = item["verdicts"] or [None]
             table.add_row(item["id"], _moment(item["time"]), safe(asked), safe(changes_of(item["changes"])),
-                          *_told(first))
+                          *_told(first, overtaken=number < max(judged, default=0)))
             for verdict in more:
                 table.add_row("", "", "", "", *_told(verdict))
         console.print(table)
@@ -341,12 +345,13 @@ def show_history(document: dict[str, Any]) -> None:
           [f"line {item['line']}: {item['why']}" for item in document["skipped"]])
 
 
-def _told(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
+def _told(verdict: Mapping[str, Any] | None, *, overtaken: bool = False) -> tuple[str, str]:
     if verdict is None:
-        return "[dim]none yet[/]", ""
+        return "[dim]none; a later one was judged[/]" if overtaken else "[dim]none yet[/]", ""
     status = safe(verdict["status"])
     mark = {"held": "[green]held[/]", "off": "[red]off[/]"}.get(status, f"[yellow]{status}[/]")
     seen = "" if verdict["outcome"] in (None, "serves") else f", {safe(verdict['outcome'])}"
     parts = [f"{row['name']} {_change(row['by'], row['unit'])}" for row in verdict["off"]]
+    parts += [f"{row['name']} drifted {_change(row['by'], row['unit'])}" for row in verdict["drifted"]]
     parts += [f"{name} moved" for name in verdict["moved"]]
     return f"{mark}{seen}, {_moment(verdict['time'])}", safe("; ".join(parts))

@@ -388,3 +388,13 @@ def test_answers_of_people_stay_off_stderr(tmp_path: Path, capsys: Capture) -> N
         said: Said = ask(capsys, command, *words)
         assert (said.code, said.err) == (0, "")
         assert said.out
+
+
+def test_a_variable_that_no_file_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unit, env = tmp_path / "a.service", tmp_path / "llm.env"
+    unit.write_text("[Service]\nEnvironmentFile=/nowhere/llm.env\nExecStart=radiance --tp 2 --max-num-seqs ${N}\n")
+    env.write_text("N=3\n")  # not where the unit looks
+    said = ask(capsys, "check", "--config", str(unit), "--config", str(env), "--engine", "radiance@1.0.13")
+    assert said.code == 2
+    for part in (f"{unit}:3: ", "none of the files read sets N;", f"{unit}:2: the file /nowhere/llm.env is not there"):
+        assert part in said.err

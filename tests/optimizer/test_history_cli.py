@@ -40,7 +40,7 @@ def test_a_walk(tmp_path: Path, capsys: Capture) -> None:
     assert "pool_positions" in [row["name"] for row in clamped["off"]]
     assert document["skipped"] == document["orphans"] == []
     out = ask(capsys, "history", site).out
-    assert out.index("none yet") < out.index("off, clamped") < out.index("held")
+    assert out.index("none; a later") < out.index("off, clamped") < out.index("held")
     assert "first [try]" in out
     assert ask(capsys, "history", "--record", str(file), "--json").document == document
     last = ask(capsys, "history", site, "--last", "2", "--json").document
