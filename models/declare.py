@@ -117,14 +117,13 @@ class KnobSpec:
             return self.choices.index(lowered)
         if self.kind == "decimal":
             return self._decimal(word)
-        plain = word.replace("_", "") if self.unit in ("tokens", "positions") else word
-        if plain.startswith("-") and plain[1:].isdigit():
+        if word.startswith("-") and word[1:].isdigit():
             raise BadValue(f"{self.name} is {word}: a negative value means nothing here; {self.expected}")
-        if not (plain.isascii() and plain.isdigit()):
+        if not (word.isascii() and word.isdigit()):  # an engine that reads 200_000 as digits reads 200
             raise BadValue(f"{self.name} is {word!r}, which is not a whole number; {self.expected}")
-        if len(plain) > 15:
+        if len(word) > 15:
             raise BadValue(f"{self.name} is far out of range; {self.expected}")
-        return self._in_range(int(plain))
+        return self._in_range(int(word))
 
     def _switch(self, text: str | None) -> int:
         if text is None:

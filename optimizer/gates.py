@@ -333,8 +333,7 @@ def _take(name: str, spec: KnobSpec) -> str:
         return f"choice knob_{name} {auto} {what} {' '.join(_quoted(word) for word in spec.choices)}"
     if spec.kind == "decimal":
         return f"decimal knob_{name} {spec.low} {spec.high} {spec.scale} {auto} {what}"
-    loose = int(spec.unit in ("tokens", "positions"))
-    return f"whole knob_{name} {spec.low} {spec.high} {loose} {auto} {what}"
+    return f"whole knob_{name} {spec.low} {spec.high} {auto} {what}"
 
 
 def _after(bash: Bash, knobs: Iterable[str], constants: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -499,14 +498,13 @@ wrong() {
   return 1
 }
 
-# NAME LOW HIGH UNDERSCORES AUTOMATIC EXPECTED
+# NAME LOW HIGH AUTOMATIC EXPECTED
 whole() {
   local text=$value digits='^[0-9]{1,15}$'
-  if [[ -z $text || ( -n $5 && $text == "$5" ) ]]; then printf -v "$1" '%s' ''; return; fi
-  if (( $4 )); then text=${text//_/}; fi
-  if ! [[ $text =~ $digits ]]; then wrong "$6"; return 1; fi
+  if [[ -z $text || ( -n $4 && $text == "$4" ) ]]; then printf -v "$1" '%s' ''; return; fi
+  if ! [[ $text =~ $digits ]]; then wrong "$5"; return 1; fi
   text=$((10#$text))
-  if (( text < $2 || text > $3 )); then wrong "$6"; return 1; fi
+  if (( text < $2 || text > $3 )); then wrong "$5"; return 1; fi
   printf -v "$1" '%s' "$text"
 }
 

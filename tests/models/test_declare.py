@@ -20,7 +20,7 @@ TOWER = KnobSpec("vision_tower", kind="switch", high=1, path=True)
 
 
 @pytest.mark.parametrize(("spec", "text", "value"), [
-    (SEQS, "4", 4), (SEQS, " 4 ", 4), (LENGTH, "262_144", 262_144), (RATIO, "0.82", 820_000), (RATIO, "0.000001", 1),
+    (SEQS, "4", 4), (SEQS, " 4 ", 4), (LENGTH, "262144", 262_144), (RATIO, "0.82", 820_000), (RATIO, "0.000001", 1),
     (RESERVE, "24", 24_000), (RESERVE, "24.5", 24_500), (RESERVE, "0", 0), (DTYPE, "FP8", 1), (DTYPE, "bf16", 0),
     (SWITCH, None, 1), (SWITCH, "yes", 1), (SWITCH, "off", 0), (SWITCH, "", 0), (TOWER, "/models/tower.bin", 1),
     (TOWER, "0", 0),
@@ -36,6 +36,7 @@ def test_parsed(spec: KnobSpec, text: str | None, value: int) -> None:
     (SEQS, "four", "is 'four', which is not a whole number"),
     (SEQS, "4.0", "not a whole number"),
     (SEQS, "1_0", "not a whole number"),
+    (LENGTH, "262_144", "not a whole number"),
     (SEQS, "٤", "not a whole number"),
     (SEQS, "0", "is 0; write a number from 1 to 4096"),
     (SEQS, "4097", "is 4097; write a number"),

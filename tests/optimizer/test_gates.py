@@ -252,7 +252,7 @@ READ = {
     "comment after": ("BIG_MAX_SEQS=9 # not 3#4\n", "does_not_fit"),
     "empty is unset": ("BIG_TTM_MIN_MIB=5\nBIG_TTM_MIN_MIB=\n", "fits"),
     "a comment for a value": ("BIG_MAX_SEQS=9\nBIG_MAX_SEQS=# 3\n", "does_not_fit"),
-    "underscores": ("BIG_MAX_MODEL_LEN=200_000\n", "fits"),
+    "underscores": ("BIG_MAX_MODEL_LEN=200_000\n", None),
     "zeros": ("BIG_MAX_SEQS=009\n", "does_not_fit"),
     "automatic": ("BIG_MAX_SEQS=4\nBIG_MAX_MODEL_LEN=0\n", "does_not_fit"),
     "not a knob": ("OTHER_MAX=x\nHF_TOKEN=$(cat /etc/passwd)\n", "fits"),
