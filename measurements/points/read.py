@@ -198,7 +198,7 @@ def _header(cells: list[str], file: str, number: int) -> list[str]:
         raise ReadError(message, file=file, line=number)
 
     names = [cell.lower().replace("-", "_") for cell in cells]
-    while not names[-1]:
+    while names and not names[-1]:
         names.pop()
     if not any(name in COLUMNS for name in names):
         apart = " separated by commas" if len(names) == 1 else ""

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from measurements.points import read_points
@@ -262,6 +262,7 @@ def survives(path: Path, data: bytes) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=300))
+@example(data=b"\x0b\n\x01")  # a first line that names nothing
 def test_bytes(tmp_path: Path, data: bytes) -> None:
     survives(tmp_path / "points.csv", data)
     survives(tmp_path / "points.csv", HEAD.encode() + b"\n" + data)
