@@ -89,6 +89,28 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Generation:
+    """What a log tells of the version it is of without naming one: in words, and from which to which it may be.
+
+    ``since`` is the oldest version, ``until`` the first two numbers of the newest; empty where nothing limits it.
+    """
+
+    words: str = ""
+    since: tuple[int, ...] = ()
+    until: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.words
+
+    def __bool__(self) -> bool:
+        return bool(self.words)
+
+    def rules_out(self, version: tuple[int, ...]) -> bool:
+        """Whether the log cannot be of ``version``."""
+        return version < self.since or bool(self.until and version[:2] > self.until)
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerReading:
     """The last complete boot of a log.
 
@@ -101,7 +123,7 @@ class LedgerReading:
 
     engine: str
     version: str | None
-    generation: str
+    generation: Generation
     facts: dict[str, Reading]
     rows: dict[str, Reading]
     knobs: dict[str, Reading]

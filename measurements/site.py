@@ -207,16 +207,9 @@ def _runs_now(sources: Sources, ledger: LedgerReading | None, engine: EngineVers
     if ledger.version:
         printed_by = EngineVersion(ledger.engine, parse_version(ledger.engine, ledger.version))
         return None if printed_by == engine else printed_by
-    older = ledger.generation.startswith("1.0.x") and other_generation(engine, ledger)
+    # one of 1.0 always says so
+    older = ledger.generation.until == (1, 0) and ledger.generation.rules_out(engine.version)
     return EngineVersion("radiance", (1, 0, 13)) if older else None
-
-
-def other_generation(engine: EngineVersion, ledger: LedgerReading) -> bool:
-    """Whether a log without a version is still not one of ``engine``: it reads as one of versions before or after."""
-    first = re.search(r"(\d+\.\d+(?:\.\d+)?)(?: or later| to )", ledger.generation)
-    last = re.search(r" to (\d+\.\d+)|^(\d+\.\d+)\.x", ledger.generation)
-    return (first is not None and engine.version < parse_version(engine.engine, first[1])) or (
-        last is not None and engine.version[:2] > parse_version(engine.engine, last[1] or last[2])[:2])
 
 
 def _ledger(path: Path | None, engine: str | None) -> LedgerReading | None:
@@ -318,7 +311,7 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
             warnings.append("the ledger is of another version: its rows are no check here, and its facts may differ")
         contradictions += [finding.text for finding in ledger.findings if finding.severity == "contradiction"]
         warnings += [finding.text for finding in ledger.findings if finding.severity == "note"]
-        on_record = _boot_on_record(model, sources, ledger, {})
+        on_record = _boot_on_record(model, sources, ledger, {}, warnings)
         foreign = _boot_knobs(model, ledger, filed, boot, origins, unknown)
         if on_record is not None and not _boot_knobs(model, ledger, _exact(on_record.settings), {}, {}, {}):
             foreign += _unnamed(model, ledger, filed, on_record)
@@ -350,7 +343,7 @@ def _assemble(sources: Sources, config: ConfigReading | None, ledger: LedgerRead
     plain = {name: fact.value for name, fact in facts.items()}
     folded, binding = fold_cards(model.facts, plain)
     if sources.ledger is None and not sources.boot:
-        on_record = _boot_on_record(model, sources, None, folded)
+        on_record = _boot_on_record(model, sources, None, folded, warnings)
         if on_record is not None and _tells_apart(model, folded, filed, boot, on_record.settings):
             warnings += [f"the facts are of another setting: {text}; say under [boot] where they are of this one"
                          for text in _unnamed(model, None, filed, on_record)]
@@ -654,8 +647,9 @@ class _Known:
 
 
 def _boot_on_record(model: EngineModel, sources: Sources, ledger: LedgerReading | None,
-                    facts: Mapping[str, Interval]) -> _Known | None:
-    """What the site's own records tell of the boot that its log or its facts are from; None where they tell nothing.
+                    facts: Mapping[str, Interval], warnings: list[str]) -> _Known | None:
+    """What the site's own records tell of the boot that its log or its facts are from; None where they tell nothing,
+    and ``warnings`` get a line where that is for records that cannot be read.
 
     A file says how the server is to be set; a log names a part of what it was set to. Between an edit and the boot
     after it the two differ, and what a log leaves out would pass for as the file has it.
@@ -669,6 +663,10 @@ def _boot_on_record(model: EngineModel, sources: Sources, ledger: LedgerReading 
         if ledger is not None and digest is None:
             return None
         found = record_of_boot(history, digest, {name: (value.low, value.high) for name, value in facts.items()})
+        if found is None and history.skipped:
+            warnings.append(f"{file.name}: what history passes over there (line "
+                            f"{', '.join(str(item.line) for item in history.skipped[:3])}) may have told how the "
+                            "server was set at that boot: what no log names counts as the config has it")
         if found is None or found[0]["engine"]["name"] != model.name:
             return None
         settings: dict[str, int | Interval] = {}
@@ -679,8 +677,10 @@ def _boot_on_record(model: EngineModel, sources: Sources, ledger: LedgerReading 
                 settings[name] = value[0] if value[0] == value[1] else Interval(value[0], value[1])
             elif (stated := knob_value(model, name, str(value))) is not None:
                 settings[name] = stated
-    except (ReadError, BadValue):
-        return None  # ``history`` says what is wrong with the file
+    except (ReadError, BadValue) as error:
+        warnings.append(f"{file.name} does not tell how the server was set at that boot ({error}): what no log names "
+                        "counts as the config has it")
+        return None
     return _Known(settings, found[0])
 
 

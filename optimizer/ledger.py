@@ -29,7 +29,7 @@ def ledger_json(ledger: LedgerReading, *, foreign: tuple[str, ...] = ()) -> dict
     return {
         "schema_version": SCHEMA_VERSION,
         "engine": {"name": ledger.engine, "version": ledger.version},
-        "generation": ledger.generation,
+        "generation": ledger.generation.words,
         "boots": ledger.boots,
         "facts": {name: reading_json(item) for name, item in ledger.facts.items()},
         "rows": {name: reading_json(item) for name, item in ledger.rows.items()},

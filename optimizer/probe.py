@@ -137,10 +137,10 @@ def _demand_record(file: Path) -> None:
 def _keep_record(file: Path, document: dict[str, Any], subject: Subject | None, measuring: Probe,
                  now: datetime) -> None:
     """Adds the probe to the records; where that fails, the answer says so."""
-    from measurements.history import append, sealed
+    from measurements.history import append, relative_to, sealed
     from measurements.probe.metrics import changes
 
-    out = None if document["file"] is None else os.path.relpath(document["file"], file.parent)
+    out = None if document["file"] is None else relative_to(file, Path(document["file"]))
     body = {
         "engine": None if subject is None else {"name": subject.engine, "version": subject.version},
         "knobs": {} if subject is None else dict(subject.knobs),

@@ -14,7 +14,7 @@ from measurements.history import History, Record, append, file_digest, log_of, r
 from measurements.ledger import read_ledger
 from measurements.ledger.rates import bytes_per_token, given_per_token
 from measurements.records import LedgerReading, ReadError, Reading
-from measurements.site import BootFigures, boot_figures, knob_value, other_generation, other_settings
+from measurements.site import BootFigures, boot_figures, knob_value, other_settings
 from models.declare import BadValue, EngineModel, Outcome, Row, Verdict
 from models.engines import build, resolve
 from models.evaluate import Given, Knobs, Quantity, Reader, evaluate
@@ -207,8 +207,8 @@ def _judge(history: History, case: _Case, sha: str | None, log: Path, passed: Re
         notes.append(f"{passed['id']} is newer and waits too, but the log is not of its settings")
     broken: tuple[str, ...] = ()
     if not case.other:
-        rows = _explained(rows, Causes(model, given, case.shape, drift), model)
-        rows = _drifted(case, given, rows, Causes(model, given, case.shape, drift))
+        causes = Causes(model, given, case.shape, drift)
+        rows = _drifted(case, given, _explained(rows, causes, model), causes)
         notes += _as_before(case, given, rows)
         notes += [f"{row.name} is measured anew at every boot, and what else runs there is in it"
                   + (f": the server itself holds what was predicted ({', '.join(_shared(model, row.name))})"
@@ -301,7 +301,7 @@ def _other_build(record: Record, ledger: LedgerReading) -> list[str]:
     version, container = record["engine"]["version"], record["engine"]["container"]
     if ledger.version is not None and ledger.version != version:
         found.append(f"the version is {version} in the prediction, {ledger.version} in the log")
-    elif ledger.version is None and other_generation(resolve(f"{ledger.engine}@{version}"), ledger):
+    elif ledger.version is None and ledger.generation.rules_out(resolve(f"{ledger.engine}@{version}").version):
         found.append(f"the version is {version} in the prediction, and the log reads as {ledger.generation}")
     for name in ("container", "checkpoint"):
         reading = ledger.facts.get(name)

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final, Literal
 
 from measurements.ledger.text import BROKEN, Line
-from measurements.records import Finding, LedgerReading, Place, Reading
+from measurements.records import Finding, Generation, LedgerReading, Place, Reading
 from models.interval import GIB, Interval, point, printed, show_bytes, size
 
 Section = Literal["facts", "rows", "knobs", "version", "hidden"]
@@ -249,7 +249,7 @@ class Settled:
             self.rows["outcome_seen"] = Reading("outcome_seen", outcome, "", place, text)
 
     def ledger(
-        self, engine: str, generation: str, boots: int, missing: tuple[str, ...] = (), *, ended: bool
+        self, engine: str, generation: Generation, boots: int, missing: tuple[str, ...] = (), *, ended: bool
     ) -> LedgerReading:
         """The record of this boot."""
         version = None if self.version is None else str(self.version.value)

@@ -18,7 +18,7 @@ from measurements.ledger.grammar import (
     times,
 )
 from measurements.ledger.text import Line
-from measurements.records import Finding, LedgerReading, Reading
+from measurements.records import Finding, Generation, LedgerReading, Reading
 from models.interval import Interval, point
 
 ENGINE: Final = "halogen"
@@ -218,11 +218,11 @@ _CLOCK = re.compile(r"startup \[ ?(\d{1,9}\.\d{1,3}) s\]", re.ASCII)
 _FAILURES: Final = ("out_of_memory_at_boot", "refused_at_boot")
 #: Oldest version that prints such a line, the youngest first.
 _SINCE: Final = (
-    ("(read from the checkpoint) of weights", "0.15.1"),
-    ("GTT in use before this start", "0.11.9"),
-    ("is carved out for the iGPU", "0.5.6"),
-    ("of weights locked in RAM", "0.5.3"),
-    ("kv pool: host RAM", "0.3.1"),
+    ("(read from the checkpoint) of weights", (0, 15, 1)),
+    ("GTT in use before this start", (0, 11, 9)),
+    ("is carved out for the iGPU", (0, 5, 6)),
+    ("of weights locked in RAM", (0, 5, 3)),
+    ("kv pool: host RAM", (0, 3, 1)),
 )
 
 
@@ -283,11 +283,11 @@ def _level(boot: Boot) -> int:
     return 1 if ended else 0
 
 
-def _generation(boot: Boot) -> str:
+def _generation(boot: Boot) -> Generation:
     for phrase, version in _SINCE:
         if any(phrase in line.text for line in boot.lines):
-            return f"{version} or later"
-    return ""
+            return Generation(f"{'.'.join(map(str, version))} or later", version)
+    return Generation()
 
 
 def _outcome(boot: Boot, settled: Settled) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from measurements.ledger.grammar import Boot, Grammar, Name, Settled, event, last_complete
 from measurements.ledger.radiance_sums import check
 from measurements.ledger.text import Line
-from measurements.records import LedgerReading
+from measurements.records import Generation, LedgerReading
 
 ENGINE: Final = "radiance"
 
@@ -297,7 +297,7 @@ def read(lines: Sequence[Line], file: str) -> LedgerReading | None:
     check(settled)
     generation = _generation(boot)
     # nobody has seen the last lines of 1.1 and later, nor what the first builds say of free memory
-    unseen = generation.startswith("1.1") or ("kv_pool_size" in boot and "hardware_queues" not in boot)
+    unseen = generation.since >= (1, 1) or ("kv_pool_size" in boot and "hardware_queues" not in boot)
     ended = "settled_free" in boot or "outcome_seen" in settled.rows or unseen
     return settled.ledger(ENGINE, generation, boots, _missing(boot), ended=ended)
 
@@ -398,15 +398,16 @@ def _missing(boot: Boot) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def _generation(boot: Boot) -> str:
+def _generation(boot: Boot) -> Generation:
     stated = [name for name in ("vram_weights_mib", "vram_kv_mib") if name in boot]
     late = "hardware_queues" in boot or "settle_kept" in boot
     if "expert_vs_cache_ratio" in boot or any("--expert-vs-cache-ratio" in line.text for line in boot.lines):
-        return "1.0.x (1.0.9 or later)" if late else "1.0.x"
+        return Generation("1.0.x (1.0.9 or later)", (1, 0, 9), (1, 0)) if late else Generation("1.0.x", (), (1, 0))
     if stated:
         what = "stated pair" if len(stated) == 2 else "one pool stated"
-        return f"{what} ({'1.0.9' if late else '1.0.0'} to 1.2)"
-    return "1.1 or later" if "elastic" in boot or "kv_growth" in boot else ""
+        since = (1, 0, 9) if late else (1, 0, 0)
+        return Generation(f"{what} ({'.'.join(map(str, since))} to 1.2)", since, (1, 2))
+    return Generation("1.1 or later", (1, 1, 0)) if "elastic" in boot or "kv_growth" in boot else Generation()
 
 
 def _backed_tokens(boot: Settled) -> None:

@@ -228,9 +228,9 @@ def _bound_by(console: Any, document: Mapping[str, Any]) -> None:
     held = document["held_back"]
     if held:
         show_list(console, "What binds: a held knob, which nobody opened",
-              (_held_back(item, best["objective"]["unit"]) for item in held))
+                  (_held_back(item, best["objective"]["unit"]) for item in held))
         show_list(console, "Before you take one",
-              dict.fromkeys(text for item in held if item["best"] for text in item["best"]["notes"]))
+                  dict.fromkeys(text for item in held if item["best"] for text in item["best"]["notes"]))
         return
     show_list(console, "What binds", document["binding"] or ["nothing"])
     if after is None:
@@ -308,20 +308,9 @@ def show_propose(document: dict[str, Any]) -> None:
     shape = document["shapes"][document["rank"] - 1]
     show_heading(console, document, f"rank {document['rank']} for [bold]{document['goal']}[/]: "
                                 f"{safe(changes_of(shape['changes']).replace(chr(10), ', '))}")
-    if document["diff"]:
-        console.print()
-        console.print(safe(document["diff"]), end="", soft_wrap=True)
-    elif not document["refused"]:
+    if not document["diff"] and not document["refused"]:
         console.print("\nNothing to change: the file already has this shape.")
-    for item in document["refused"]:
-        value = document["edits"][item["knob"]]
-        todo = f"set {item['knob']} to {value}" if value is not None else f"remove {item['knob']}"
-        console.print(f"\n[yellow]By hand, for an edit would be a guess:[/] {safe(todo)} ({safe(item['why'])})",
-                      soft_wrap=True)
-    if document["refused"] and document["diff"]:
-        console.print("[yellow]The diff alone is another shape:[/] set both before the next boot.")
-    for item in document["companions"]:
-        console.print(f"\n{item['knob']} moves along, {item['from']:,} -> {item['to']:,}: {safe(item['why'])}")
+    show_edit(console, document, "By hand, for an edit would be a guess", "set both before the next boot")
     console.print(f"moving: {', '.join(document['free']) or 'nothing'}")
     if "<secret>" in document["diff"]:
         console.print("[yellow]A secret in this diff is masked: set the values by hand, patch would fail.[/]")
@@ -329,3 +318,18 @@ def show_propose(document: dict[str, Any]) -> None:
     console.print(ledger_table(document["predicted"]))
     show_list(console, "Before you take it", shape["notes"])
     show_list(console, "To know", [text for text in document["warnings"] if text not in shape["notes"]])
+
+
+def show_edit(console: Any, document: Mapping[str, Any], refused: str, partly: str) -> None:
+    """The diff, what is not in it (``refused`` says so, ``partly`` what the rest alone would be), what moves along."""
+    if document["diff"]:
+        console.print()
+        console.print(safe(document["diff"]), end="", soft_wrap=True)
+    for item in document["refused"]:
+        value = document["edits"][item["knob"]]
+        todo = f"set {item['knob']} to {value}" if value is not None else f"remove {item['knob']}"
+        console.print(f"\n[yellow]{refused}:[/] {safe(todo)} ({safe(item['why'])})", soft_wrap=True)
+    if document["refused"] and document["diff"]:
+        console.print(f"[yellow]The diff alone is another shape:[/] {partly}.")
+    for item in document["companions"]:
+        console.print(f"\n{item['knob']} moves along, {item['from']:,} -> {item['to']:,}: {safe(item['why'])}")

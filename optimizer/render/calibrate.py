@@ -26,7 +26,7 @@ def show_calibrate(document: dict[str, Any]) -> None:
         len({item["observation"] for item in document["statements"]}), "observation")
     if document["consistent"]:
         show_heading(console, document, f"[green]{whole} can all be true[/]"
-                 + (f"; {len(stated)} of them depend on a constant" if document["statements"] else ""))
+                     + (f"; {len(stated)} of them depend on a constant" if document["statements"] else ""))
     else:
         show_heading(console, document, f"[red]{whole} cannot all be true[/]")
         _conflicts(console, document)
@@ -113,7 +113,7 @@ def _observations(console: Any, document: Mapping[str, Any]) -> None:
     under = "" if document["consistent"] else ", whichever of the largest sets is true"
     console.print(f"\n[bold]What the engine's arithmetic says of each now{under}[/]")
     table = table_of("setting", "observed", "the model says", "by", ("need, GiB", "right"), ("there is, GiB", "right"),
-                   ("left, GiB", "right"))
+                     ("left, GiB", "right"))
     for item in document["observations"]:
         said = "asked" if item["asked"] else _WORDS.get(item["outcome"] or "", "")
         can = " or ".join(_WORDS[word] for word in item["outcomes"]) or "not known"
@@ -162,7 +162,7 @@ def _drift(console: Any, drift: Mapping[str, Any]) -> None:
     rows = [item for item in drift["rows"] if item["apart"] > 0 or item["less_predicted"] is not None]
     if drift["facts"] or drift["rows"]:
         table = table_of("what", "kind", ("from least to greatest", "right"), ("boots differ by", "right"),
-                       ("printed less predicted", "right"))
+                         ("printed less predicted", "right"))
         for item in facts:
             table.add_row(item["name"], item["kind"], span(item["low"], item["high"], item["unit"]),
                           amount(item["apart"], item["unit"]), "")

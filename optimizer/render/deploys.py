@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from optimizer.render.answers import ledger_table
+from optimizer.render.answers import ledger_table, show_edit
 from optimizer.render.base import (
     DOES,
     MARK,
@@ -88,7 +88,7 @@ def _deploy(console: Any, step: Mapping[str, Any], shared: Sequence[str]) -> Non
     for reason in step["why"]:
         line(f"why here: {safe(_reason(reason))}")
     table = table_of("the boot must print", ("before", "right"), ("after", "right"), ("change", "right"), "certain to",
-                   "known how")
+                     "known how")
     for row in step["rows"]:
         old, new, change = row["before"], row["after"], row["change"]
         moved = "" if change is None else "same" if change == 0 else signed(change, new["unit"])
@@ -155,7 +155,7 @@ def _no_plan(console: Any, document: Mapping[str, Any]) -> None:
     show_list(console, "What would come next, and what forbids it", [f"{', '.join(stop['knobs'])}: {_against(stop)}"
                                                                  for stop in document["stops"]])
     show_list(console, "What would go on, but moves the KV pool and a placement in one deploy",
-          [", ".join(names) for names in document["mixed"]])
+              [", ".join(names) for names in document["mixed"]])
     show_list(console, "To know", document["warnings"])
 
 
@@ -167,22 +167,11 @@ def show_apply(document: dict[str, Any]) -> None:
     if document["verdict"] != "fits":
         does = " or ".join(DOES[outcome] for outcome in document["outcomes"])
         console.print(f"{MARK[document['verdict']]}: the server {does}")
-    if document["diff"]:
-        console.print()
-        console.print(safe(document["diff"]), end="", soft_wrap=True)
-    elif not document["refused"]:
+    if not document["diff"] and not document["refused"]:
         record = "is put on record" if document["written"] else "--write puts on record"
         console.print("\nNothing to change: the files already have this shape; what its next boot must print "
                       f"{record}.")
-    for item in document["refused"]:
-        value = document["edits"][item["knob"]]
-        todo = f"set {item['knob']} to {value}" if value is not None else f"remove {item['knob']}"
-        console.print(f"\n[yellow]Not set, for it would be a guess:[/] {safe(todo)} ({safe(item['why'])})",
-                      soft_wrap=True)
-    if document["refused"] and document["diff"]:
-        console.print("[yellow]The diff alone is another shape:[/] nothing is written before all of it can be.")
-    for item in document["companions"]:
-        console.print(f"\n{item['knob']} moves along, {item['from']:,} -> {item['to']:,}: {safe(item['why'])}")
+    show_edit(console, document, "Not set, for it would be a guess", "nothing is written before all of it can be")
     if document["predicted"]:
         console.print("\n[bold]The next boot must print[/]")
         console.print(ledger_table(document["predicted"]))
@@ -340,9 +329,9 @@ def show_history(document: dict[str, Any]) -> None:
     if document["earlier"]:
         console.print(f"and {document['earlier']:,} earlier")
     show_list(console, "Verdicts on predictions that are not here",
-          [f"{item['id']} of {item['of']}: {item['status']}" for item in document["orphans"]])
+              [f"{item['id']} of {item['of']}: {item['status']}" for item in document["orphans"]])
     show_list(console, "Lines that were passed over",
-          [f"line {item['line']}: {item['why']}" for item in document["skipped"]])
+              [f"line {item['line']}: {item['why']}" for item in document["skipped"]])
 
 
 def _told(verdict: Mapping[str, Any] | None, *, overtaken: bool = False) -> tuple[str, str]:

@@ -84,7 +84,7 @@ def show_laws(document: dict[str, Any]) -> None:
     if len(document["laws"]) > 1:
         console.print("\n[bold]How far each law is off where a setting was left out[/] (in time per token)")
         table = table_of("law", ("points", "right"), ("settings", "right"), ("typical", "right"), ("worst", "right"),
-                       "verdict")
+                         "verdict")
         for law in document["laws"]:
             table.add_row(safe(law["name"]), str(law["points"]), str(law["settings"]),
                           percent(law["left_out"]["median"]), percent(law["left_out"]["worst"]),
@@ -92,7 +92,7 @@ def show_laws(document: dict[str, Any]) -> None:
         console.print(table)
     means = {term["form"]: term["means"] for law in document["laws"] for form in law["forms"] for term in form["terms"]}
     show_list(console, "What the forms mean, in time per token (c, b, d are sizes; x is the setting)",
-          ["constant: no effect", *(f"{name}: {text}" for name, text in means.items())])
+              ["constant: no effect", *(f"{name}: {text}" for name, text in means.items())])
     show_list(console, "No law yet", grouped(document["unfitted"]))
     show_list(console, "Not this site's", grouped(document["elsewhere"]))
     show_list(console, "Refused", [f"{item['file']}:{item['line']}: {item['reason']}" for item in document["refused"]])
@@ -169,7 +169,7 @@ def show_probe(document: dict[str, Any]) -> None:
     elif document["stopped"]:
         console.print(f"[yellow]stopped early[/]: {safe(document['stopped'])}")
     table = table_of("leg", ("prompt", "right"), ("generated", "right"), ("first token", "right"), ("prefill", "right"),
-                   ("decode", "right"), "no point")
+                     ("decode", "right"), "no point")
     for leg in document["legs"]:
         many = leg["streams"] > 1
         name = f"{leg['streams']} {leg['kind']}" if leg["kind"] == "streams" else leg["kind"]

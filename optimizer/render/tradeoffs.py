@@ -36,7 +36,7 @@ def show_pareto(document: dict[str, Any]) -> None:
     wanted = [f"{name}={setting_of(value)}" for name, value in document["given"].items()] + document["bounds"]
     names = [item["goal"] for item in document["goals"]]
     show_heading(console, document, f"[bold]{' against '.join(names)}[/]"
-             + (f", given {safe(', '.join(wanted))}" if wanted else ""))
+                 + (f", given {safe(', '.join(wanted))}" if wanted else ""))
     console.print(f"moving: {', '.join(document['free']) or 'nothing'}")
     for why in dict.fromkeys(item["why"] for item in document["within"]):
         held = [f"{item['sense']} {item['name']}={item['text']}" for item in document["within"] if item["why"] == why]
@@ -102,7 +102,7 @@ def _front_table(document: Mapping[str, Any], points: Sequence[Mapping[str, Any]
     current, knee = document["current"], (document["knee"] or {}).get("point")
     units = [item["unit"] for item in document["goals"]]
     table = table_of(("point", "right"), *((item["goal"], "right") for item in document["goals"]),
-                   *(((name, "right") for name in knobs) if apart else ["change"]), "what binds")
+                     *(((name, "right") for name in knobs) if apart else ["change"]), "what binds")
     values = [gives_of(value, unit) for value, unit in zip(current["values"], units, strict=True)]
     table.add_row("now", *values, *([setting_of(current["shape"].get(name)) for name in knobs] if apart else [""]),
                   "" if current["verdict"] == "fits" else MARK[current["verdict"]], style="dim")
@@ -165,7 +165,7 @@ def show_sensitivity(document: dict[str, Any]) -> None:
     console.print(f"a step of the goal is {gives_of(goal['step'], unit)}; this took {document['resolved']:,} solves\n")
     live = [knob for knob in document["knobs"] if not knob["nothing"]]
     table = table_of("knob", ("value", "right"), "a step down", ("gain", "right"), ("alone", "right"), "a step up",
-                   ("gain", "right"), ("alone", "right"), "stays best")
+                     ("gain", "right"), ("alone", "right"), "stays best")
     for knob in live:
         cells = [cell for side in ("down", "up") for cell in _step_cells(knob[side], unit)]
         table.add_row(knob["knob"] + ("" if knob["free"] else " (held)"), setting_of(knob["value"]), *cells,
@@ -244,7 +244,7 @@ def _running(console: Any, knobs: Sequence[Mapping[str, Any]]) -> None:
 def _fact_table(console: Any, document: Mapping[str, Any]) -> None:
     unit = document["goal"]["unit"]
     table = table_of("fact", ("is", "right"), ("may fall by", "right"), ("may rise by", "right"),
-                   ("goal at its worse end", "right"), ("better end", "right"), "source")
+                     ("goal at its worse end", "right"), ("better end", "right"), "source")
     for fact in document["facts"]:
         drift = [("not decided" if side in fact["flips"]["open"] else "any amount" if fact["flips"][side] is None else
                   f"less than {amount(fact['flips'][side], fact['unit'], whole=False)}") for side in ("down", "up")]

@@ -13,7 +13,7 @@ from tests.measurements.ledger_logs import contradictions, log, read
 def test_a_pool_that_fits(tmp_path: Path) -> None:
     reading = read(tmp_path, log("halogen-fits"))
     assert (reading.engine, reading.version, reading.boots, reading.missing) == ("halogen", "0.13.0", 1, ())
-    assert reading.generation == "0.11.9 or later"
+    assert reading.generation.words == "0.11.9 or later"
     assert reading.findings == ()
     for name, figure in (
         ("mem_total", Interval(125 * GIB, 126 * GIB - 1)),
@@ -76,7 +76,7 @@ def test_a_clamp_in_wrapped_lines(tmp_path: Path) -> None:
 
 def test_no_sizing_block_and_weights_read_from_the_checkpoint(tmp_path: Path) -> None:
     reading = read(tmp_path, log("halogen-v2"))
-    assert (reading.version, reading.generation) == ("0.17.4", "0.15.1 or later")
+    assert (reading.version, reading.generation.words) == ("0.17.4", "0.15.1 or later")
     assert reading.facts["resident_weights"].value == printed("62.1", GIB)
     assert reading.facts["checkpoint"].value == "v2"
     assert reading.facts["pinned"].value == printed("62.11", GIB)

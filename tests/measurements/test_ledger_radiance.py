@@ -13,7 +13,7 @@ from tests.measurements.ledger_logs import contradictions, everything, log, read
 def test_every_row_of_the_budget_with_its_line_and_precision(tmp_path: Path) -> None:
     reading = read(tmp_path, log("radiance-derived"))
     assert (reading.engine, reading.version, reading.boots, reading.missing) == ("radiance", None, 1, ())
-    assert reading.generation == "1.0.x (1.0.9 or later)"
+    assert reading.generation.words == "1.0.x (1.0.9 or later)"
     for name, figure, line in (
         ("card_total", printed("31.86", GIB), 11),
         ("already_held", printed("264.55", MIB), 12),
@@ -97,7 +97,7 @@ def test_a_table_on_disk_is_no_pinned_table(tmp_path: Path) -> None:
 
 def test_a_stated_pair(tmp_path: Path) -> None:
     reading = read(tmp_path, log("radiance-stated"))
-    assert reading.generation == "stated pair (1.0.9 to 1.2)"
+    assert reading.generation.words == "stated pair (1.0.9 to 1.2)"
     assert reading.knobs["vram_weights_mib"].value == printed("21.69", GIB)
     assert reading.knobs["vram_kv_mib"].value == printed("6.75", GIB)
     assert reading.facts["settled_free.0"].value == printed("2.01", GIB)
@@ -110,7 +110,7 @@ def test_a_stated_pair(tmp_path: Path) -> None:
 
 def test_a_split_that_the_host_pool_funds(tmp_path: Path) -> None:
     reading = read(tmp_path, log("radiance-funded"))
-    assert reading.generation == "1.1 or later"
+    assert reading.generation.words == "1.1 or later"
     assert reading.facts["drift"].value == printed("20.00", MIB)
     assert reading.facts["prefetch"].value == printed("64.00", MIB)
     assert reading.rows["kv_tokens"].value == point(1542144)

@@ -159,3 +159,21 @@ def test_the_way_back_leaves_the_file_as_it_was(server: Server, tmp_path: Path, 
     assert len(steps) == 1
     assert ask(capsys, "apply", str(site), "--to", then, "--write").code == 0  # what the comment said is past
     assert (site / name).read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["an edited line", "no file of records"])
+def test_records_that_tell_nothing_are_told(damage: str, tmp_path: Path, capsys: Capture) -> None:
+    site = site_of(tmp_path, HALOGEN_READ)
+    assert ask(capsys, "apply", str(site), "--to", "cache_entries=40", "--write", "--anyway", "--json").document[
+        "written"]
+    (records,) = tmp_path.rglob("*.jsonl")
+    assert "history passes over" not in ask(capsys, "check", str(site)).out
+    if damage == "an edited line":
+        text = records.read_text(encoding="utf-8").replace('"note": ""', '"note": "mine"')
+        records.write_text(text, encoding="utf-8")
+        said = "what history passes over there (line 1)"
+    else:
+        with records.open("ab") as stream:
+            stream.truncate((64 << 20) + 1)
+        said = "does not tell how the server was set at that boot"
+    assert any(said in text for text in ask(capsys, "check", str(site), "--json").document["warnings"])

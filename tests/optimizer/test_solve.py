@@ -10,8 +10,10 @@ from measurements.records import ReadError
 from measurements.site import Site, Sources, load
 from models.declare import Verdict
 from models.interval import GIB, MIB, Interval
+from optimizer import many
 from optimizer.check import MissingFacts, check
-from optimizer.solve import Answer, ask, solve
+from optimizer.many import Best
+from optimizer.solve import Answer, Disagreement, ask, solve
 from tests.made_sites import IQ4R, W4, Word, site
 
 PAIR: dict[str, str | int] = {
@@ -127,6 +129,19 @@ def test_infeasible_names_a_minimal_conflict() -> None:
         looser = solve(ask(pair(), "slab", given=rest, free=[name], at_least=[("vram_weights", "25600MiB")], top=1))
         assert (looser.status == "optimal") is (f"{name}={words[name]}" in names(answer)), name
     assert solve(ask(pair(), "slab", given=words, top=1)).status == "optimal"
+
+
+def test_what_the_solver_calls_infeasible_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = ask(pair(), "slab", given={"max_num_seqs": "8", "kv_cache_dtype": "bf16"},
+                   at_least=[("vram_weights", "25600MiB")])
+    assert solve(question).warnings == ()
+    monkeypatch.setattr(many, "best_of", lambda asked: [Best(None, {}, False) for _ in asked])
+    (said,) = solve(question).warnings
+    assert "too large to confirm this" in said
+    monkeypatch.setattr(many, "best_of", lambda asked: [Best(1, {}, True) for _ in asked])
+    with pytest.raises(Disagreement):
+        solve(question)
+
 
 
 def test_a_derived_site_is_told_what_stating_a_pool_loses() -> None:
